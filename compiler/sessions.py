@@ -7,7 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, partial, partialmethod
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -54,13 +54,8 @@ def session(
     from dslc.onnx.runtime import first_line
 
     ort: Any = onnxruntime
-    data: Any = (
-        model.SerializeToString()
-        if isinstance(model, ModelProto)
-        else model
-        if isinstance(model, bytes)
-        else os.fspath(model)
-    )
+    data: Any = model.SerializeToString() if isinstance(model, ModelProto) else model
+    data = data if isinstance(data, bytes) else os.fspath(data)
     wanted = said(data).threads if threads is None else threads
 
     def made() -> Any:
@@ -111,15 +106,6 @@ def _with_bodies() -> Any:
             self._plain: Any = None
             self._making = Lock()
 
-        def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
-            return self._or_bodies("run", output_names, input_feed, run_options)
-
-        def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
-            return self._or_bodies("run_with_ort_values", output_names, input_dict_ort_values, run_options)
-
-        def run_with_ortvaluevector(self, *given: Any, **named: Any) -> Any:
-            return self._or_bodies("run_with_ortvaluevector", *given, **named)
-
         def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> Any:
             # the runtime below Python takes a binding of any session
             again = partial(_bound, iobinding, run_options)
@@ -146,6 +132,10 @@ def _with_bodies() -> Any:
                 if not REFUSED.search(str(problem)):
                     raise
             return again(self._bodies()) if again is not None else getattr(self._bodies(), how)(*given, **named)
+
+        run = partialmethod(_or_bodies, "run")
+        run_with_ort_values = partialmethod(_or_bodies, "run_with_ort_values")
+        run_with_ortvaluevector = partialmethod(_or_bodies, "run_with_ortvaluevector")
 
         def _bodies(self) -> Any:
             with self._making:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click import IntRange, argument, option
+from click import IntRange, argument
 
-from dslc.cli.options import PATH, bind_option, form_option, html_option, print_record, time_option
+from dslc.cli.options import PATH, bind_option, form_option, html_option, option, print_record, time_option
 from dslc.cli.outputs import apart, writable
 from dslc.codegen.host.processor import NAMES
 from dslc.outside import in_line

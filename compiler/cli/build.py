@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from click import option
 
-from dslc.cli.options import PATH
+from dslc.cli.options import PATH, option
 from dslc.codegen.host.processor import NAMES
 from dslc.semantics.targets import BUILT
 
@@ -17,7 +16,7 @@ from dslc.semantics.targets import BUILT
 @option("-o", "--output", type=PATH, metavar="LIB", help="Also write the library there.")
 @option("--emit", type=PATH, metavar="DIR", help="Write the C++ and the command that compiles it.")
 @option(
-    "--on", "target", type=click.Choice(BUILT), default="cpu", show_default=True,
+    "--on", "target", type=click.Choice(BUILT), default="cpu",
     help="cuda: say what each kernel takes on a device; --emit writes its text. Nothing is built.",
 )  # fmt: skip
 @option("--device", metavar="NAME", help="With --on cuda, the device of a model without a plan (`dslc list targets`).")

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
-from click import argument, option
+from click import argument
 
 from dslc.checking.fixes import checked, files_of, fixed
-from dslc.cli.options import form_option
+from dslc.cli.options import form_option, option
 from dslc.diagnostics.render import FORMATS, render, wants_color
 from dslc.errors import DslcError
 from dslc.terminal import say

@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click import IntRange, option
+from click import IntRange
 
-from dslc.cli.options import NEW_FILE, bind_option, form_option, html_option, print_record, rules_option, time_option
+from dslc.cli.options import (
+    NEW_FILE,
+    bind_option,
+    form_option,
+    html_option,
+    option,
+    print_record,
+    rules_option,
+    time_option,
+)
 from dslc.cli.outputs import writable
 from dslc.semantics.targets import RUNNING
 
@@ -27,10 +36,8 @@ from dslc.semantics.targets import RUNNING
 @option("--on", multiple=True, type=click.Choice(RUNNING), help="With the lowerings of expressions on this device.")
 @option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
 @bind_option("The size of a symbolic dimension, or of an operator's type.")
-@option("--max-depth", type=IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
-@option(
-    "--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator."
-)
+@option("--max-depth", type=IntRange(0, 16), default=7, help="Derivations in a row.")
+@option("--intensity", type=float, default=4.0, help="Operations per element of a generated operator.")
 @time_option("--budget", help="Time for search and proofs.", default="35s", least=0.1)
 @option("--max-states", type=IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @option("--all", "every", is_flag=True, help="Every program, not the ten best.")
@@ -41,7 +48,7 @@ from dslc.semantics.targets import RUNNING
     metavar="FILE.onnx",
     help="Write the first program, or that of --program, with its kernels.",
 )
-@option("--program", type=IntRange(min=1), default=1, show_default=True, help="The program that -o writes.")
+@option("--program", type=IntRange(min=1), default=1, help="The program that -o writes.")
 @option(
     "--measure", is_flag=True, help="Measure what is shown on this machine, and the call itself; the fastest first."
 )

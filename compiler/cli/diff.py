@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click import IntRange, option
+from click import IntRange
 
-from dslc.cli.options import NEW_FILE, binding, form_option, html_option, print_record, rules_option, timeout_option
+from dslc.cli.options import (
+    NEW_FILE,
+    binding,
+    form_option,
+    html_option,
+    option,
+    print_record,
+    rules_option,
+    timeout_option,
+)
 from dslc.cli.outputs import writable
 
 
@@ -34,9 +43,9 @@ from dslc.cli.outputs import writable
 )
 @option("--svg", "drawing", type=NEW_FILE, metavar="FILE", help="Draw a plane of the set.")
 @html_option("of what differs")
-@option("--pieces", type=IntRange(min=1), default=1000, show_default=True, help="The most boxes that a set may have.")
+@option("--pieces", type=IntRange(min=1), default=1000, help="The most boxes that a set may have.")
 @timeout_option("For the exact prover.", "10s")
-@option("--seed", default=0, show_default=True, help="Of the random inputs, and of what is drawn of RULE.")
+@option("--seed", default=0, help="Of the random inputs, and of what is drawn of RULE.")
 @form_option()
 def command(
     programs: tuple[str, ...], shapes: tuple[str, ...], binds: tuple[str, ...], drawing: Path | None, html: Path | None,

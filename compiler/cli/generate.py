@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click import IntRange, option
+from click import IntRange
 
-from dslc.cli.options import NEW_FILE, rules_option, time_option
+from dslc.cli.options import NEW_FILE, option, rules_option, time_option
 from dslc.terminal import CommandBar
 
 
@@ -20,17 +20,22 @@ from dslc.terminal import CommandBar
     "--max-operators",
     "-n",
     default=3,
-    show_default=True,
     type=IntRange(1, 6),
     help="Operators of the larger side of a rule.",
 )
-@option("--inputs", default="", metavar="NAME=N,...", help="Inputs: count=3,size=4,spatial=5,windows=3+1.")
-@option("--seed", default=0, show_default=True, help="Seed of the random tensors.")
-@option("--out", "-o", type=NEW_FILE, default=Path("generated.rules"), show_default=True)
+@option(
+    "--inputs",
+    default="",
+    show_default=False,
+    metavar="NAME=N,...",
+    help="Inputs: count=3,size=4,spatial=5,windows=3+1.",
+)
+@option("--seed", default=0, help="Seed of the random tensors.")
+@option("--out", "-o", type=NEW_FILE, default=Path("generated.rules"))
 @option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers evaluate terms.")
-@option("--workers", default=2, show_default=True, type=IntRange(1, 256), help="Processes that evaluate terms.")
-@option("--provers", default=2, show_default=True, type=IntRange(1, 256), help="Processes that prove.")
-@option("--memory", default="2GB", show_default=True, metavar="BYTES", help="Memory of one worker of a local cluster.")
+@option("--workers", default=2, type=IntRange(1, 256), help="Processes that evaluate terms.")
+@option("--provers", default=2, type=IntRange(1, 256), help="Processes that prove.")
+@option("--memory", default="2GB", metavar="BYTES", help="Memory of one worker of a local cluster.")
 @time_option("--budget", help="Stop after this time, with what was found until then.")
 @option("--report", type=NEW_FILE, help="Counts, seconds and left-out rules as JSON.")
 @option("--no-proof", is_flag=True, help="Keep rules that were tested only.")

@@ -9,9 +9,8 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Literal
 
 import click
-from click import option
 
-from dslc.cli.options import PATH, form_option, print_record, time_option, timeout_option
+from dslc.cli.options import PATH, form_option, option, print_record, time_option, timeout_option
 from dslc.errors import error
 from dslc.store import write_file
 from dslc.terminal import CommandBar
@@ -47,16 +46,13 @@ _LISTING = ("guarded", "undecided", "rejected", "unbound", "impossible")
     default=None,
     help="FlexFlow: which axis parallel dimension 0 is, the outermost or the innermost (else found out from the file).",
 )
-@option(
-    "--guards/--no-guards", default=True, show_default=True, help="Look for a guard for each wrong rule (seconds each)."
-)
+@option("--guards/--no-guards", default=True, help="Look for a guard for each wrong rule (seconds each).")
 @option(
     "--workers",
     "--jobs",
     "workers",
     type=click.IntRange(0, 256),
     default=2,
-    show_default=True,
     help="Processes that prove.",
 )
 @timeout_option("For one prover and rule.", "30s", "--limit")

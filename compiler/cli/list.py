@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import click
-from click import Choice, option
+from click import Choice
 
-from dslc.cli.options import form_option, print_record, rules_option
+from dslc.cli.options import form_option, option, print_record, rules_option
 
 #: rows that can be listed: the name of one, the columns, and the options that choose among them
 _LISTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import click
-from click import FloatRange, IntRange, option
+from click import FloatRange, IntRange
 
-from dslc.cli.options import bind_option, rules_option
+from dslc.cli.options import bind_option, option, rules_option
 
 
 @click.command()
@@ -16,12 +16,10 @@ from dslc.cli.options import bind_option, rules_option
 @rules_option("Another library or .rules file, with its partial rules.")
 @option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
 @bind_option("The size of a symbolic dimension, or of an operator's type.")
-@option(
-    "--depth", type=IntRange(min=1), default=4, show_default=True, help="Operators and changes of layout of a mutant."
-)
-@option("--limit", type=FloatRange(0, 1), default=0.25, show_default=True, metavar="SHARE",
+@option("--depth", type=IntRange(min=1), default=4, help="Operators and changes of layout of a mutant.")
+@option("--limit", type=FloatRange(0, 1), default=0.25, metavar="SHARE",
         help="Largest share of a result that may be computed again.")  # fmt: skip
-@option("--budget", type=FloatRange(min=0.1), default=20.0, show_default=True, metavar="S",
+@option("--budget", type=FloatRange(min=0.1), default=20.0, metavar="S",
         help="Seconds for search and proofs.")  # fmt: skip
 @option("--all", "every", is_flag=True, help="Every mutant, not the ten best.")
 @option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+#: an option whose default is shown
+option = partial(click.option, show_default=True)
 PATH = click.Path(path_type=Path)
 NEW_FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -35,9 +38,7 @@ def time_option(
             raise click.BadParameter(f"{text} is too short: at least {least:g}s", param_hint=names[-1])
         return seconds
 
-    return click.option(
-        *names, default=default, show_default=default is not None, metavar="TIME", callback=parsed, help=help
-    )
+    return option(*names, default=default, metavar="TIME", callback=parsed, help=help)
 
 
 def timeout_option(help: str, default: str, *also: str) -> Callable[[_Command], _Command]:
@@ -64,7 +65,7 @@ def bind_option(help: str = "The size of a symbolic dimension.") -> Callable[[_C
 def form_option(*forms: str, help: str | None = None) -> Callable[[_Command], _Command]:
     """`--output-format`: `full`, and other forms (`json` where none is said), as `output_format`."""
     found = click.Choice(["full", *(forms or ("json",))])
-    return click.option("--output-format", type=found, default="full", show_default=True, help=help)
+    return option("--output-format", type=found, default="full", help=help)
 
 
 def html_option(what: str) -> Callable[[_Command], _Command]:
@@ -130,8 +131,8 @@ def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Com
     if about.bare is not None:
         rest |= {"is_flag": False, "flag_value": about.bare}
     if about.shown is not None:
-        rest |= {"default": about.shown, "show_default": True}
-    return click.option(*about.also, written, name, type=_type(about), multiple=about.many, help=about.help, **rest)
+        rest |= {"default": about.shown}
+    return option(*about.also, written, name, type=_type(about), multiple=about.many, help=about.help, **rest)
 
 
 def _type(about: Option) -> Any:

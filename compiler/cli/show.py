@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterable, Iterator
 
 import click
-from click import argument, option
+from click import argument
 
-from dslc.cli.options import form_option, print_record, rules_option
+from dslc.cli.options import form_option, option, print_record, rules_option
 from dslc.terminal import console
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import click
-from click import argument, option
+from click import argument
 
-from dslc.cli.options import form_option
+from dslc.cli.options import form_option, option
 from dslc.terminal import say
 
 
@@ -19,11 +19,10 @@ from dslc.terminal import say
 @option(
     "--trials",
     default=3,
-    show_default=True,
     type=click.IntRange(min=0),
     help="Random instances of each law and substitution.",
 )
-@option("--seed", default=0, show_default=True, help="Seed of the random instances.")
+@option("--seed", default=0, help="Seed of the random instances.")
 @option("--verbose", "-v", is_flag=True, help="Print what passed, too.")
 @form_option("concise", "json", "github", "sarif", help="The form in which failures are printed.")
 def command(

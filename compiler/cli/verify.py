@@ -12,9 +12,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
-from click import argument, option
+from click import argument
 
-from dslc.cli.options import form_option, print_record, timeout_option
+from dslc.cli.options import form_option, option, print_record, timeout_option
 from dslc.terminal import CommandBar, counts_text, print_table, say
 
 if TYPE_CHECKING:
@@ -36,12 +36,17 @@ if TYPE_CHECKING:
 @timeout_option("For each prover and rule.", "30s")
 @option("--no-lock", is_flag=True, help="Prove everything again, and keep nothing.")
 @option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
-@option("--seed", default=0, show_default=True, help="Seed of the random instances.")
+@option("--seed", default=0, help="Seed of the random instances.")
 @option("-q", "--quiet", is_flag=True, help="No table and no progress.")
 @option(
     "--require", type=click.Choice(["proved", "bounded"]), help="Exit code 1 where a rule or law is less than this."
 )
-@option("--guards/--no-guards", default=True, help="Whether to look for guards under which a wrong rule holds.")
+@option(
+    "--guards/--no-guards",
+    default=True,
+    show_default=False,
+    help="Whether to look for guards under which a wrong rule holds.",
+)
 def command(names: tuple[str, ...], output_format: str, quiet: bool, require: str | None, **given: Any) -> int:
     """Prove the substitutions and laws of rule files or libraries (default: std), or find where their sides differ.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from click import IntRange, argument, option
+from click import IntRange, argument
 
-from dslc.cli.options import bind_option, rules_option, time_option
+from dslc.cli.options import bind_option, option, rules_option, time_option
 
 
 @click.command()
@@ -21,11 +21,11 @@ from dslc.cli.options import bind_option, rules_option, time_option
     help="RULE is a call: why it is no program of this operator.",
 )
 @option("--node", metavar="NAME", help="With --target, where RULE is a model: the node (or the result) of this name.")
-@option("--max-depth", type=IntRange(0, 16), default=3, show_default=True, help="With --target: derivations in a row.")
+@option("--max-depth", type=IntRange(0, 16), default=3, help="With --target: derivations in a row.")
 @time_option("--budget", help="With --target: time of searching.", default="20s", least=0.1)
 @rules_option()
 @option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
-@option("--steps", type=IntRange(0, 2), default=2, show_default=True, help="Other rules that may come before.")
+@option("--steps", type=IntRange(0, 2), default=2, help="Other rules that may come before.")
 @bind_option()
 def command(
     rule: str, model: Path | None, rules: tuple[str, ...], steps: int, bind: dict[str, int], targets: tuple[str, ...],
