@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dslc.codegen.host.processor import Processor
     from dslc.codegen.text import KernelText
     from dslc.ir.graph import Graph
+    from dslc.semantics.library import Rules
 
     Model: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 
@@ -321,12 +322,13 @@ def _group(file: Said, name: str, function: FunctionProto) -> Graph | Missing:
 
 def _generated(file: Said, name: str, function: FunctionProto, processor: Processor | None) -> KernelText | Missing:
     from dslc.codegen.text import NotGenerated
+    from dslc.semantics.library import standard
 
     group = _group(file, name, function)
     if isinstance(group, Missing):
         return group
     try:
-        text = _own(group, file.metadata.get(VARIANT + name, ""), processor)
+        text = _own(standard(), group, file.metadata.get(VARIANT + name, ""), processor)
     except NotGenerated as problem:
         return Missing(name, WhyMissing.GENERATED, str(problem))
     except Exception as problem:
@@ -338,7 +340,7 @@ def _generated(file: Said, name: str, function: FunctionProto, processor: Proces
     return text if same else Missing(name, WhyMissing.TYPES)
 
 
-def _own(group: Graph, variant: str, processor: Processor | None = None) -> KernelText:
+def _own(rules: Rules, group: Graph, variant: str, processor: Processor | None = None) -> KernelText:
     """The kernel of that name, where a variant for the processor has it; else the first one of a form.
 
     The form is noted beside the name; else it is the first one of all, which promises most.
@@ -349,9 +351,7 @@ def _own(group: Graph, variant: str, processor: Processor | None = None) -> Kern
     from dslc.codegen.generate import generate
     from dslc.codegen.text import NotGenerated, Reason
     from dslc.match.forms import ways
-    from dslc.semantics.library import standard
 
-    rules = standard()
     every = ways(rules, group, processor=processor)
     first = generate(rules, *every[0])
     variant, _, form = variant.partition(" ")

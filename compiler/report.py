@@ -251,9 +251,8 @@ class Report:
     def __str__(self) -> str:
         lines = [self.summary(), *([f"  {self.without_library}"] if self.without_library else [])]
         for step in self.steps:
-            lines.append(
-                f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}{_validated(step)}"
-            )
+            here = f", here by {step.proof}" if step.validated else ""
+            lines.append(f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}{here}")
         lines.extend(f"  note: {note}" for note in self.notes)
         return "\n".join(lines)
 
@@ -296,7 +295,3 @@ def _made(kind: Any, value: Any) -> Any:
     if isinstance(kind, type) and type(value) is kind:
         return value
     raise ValueError(f"{value!r:.40} is no {kind}")
-
-
-def _validated(step: Step) -> str:
-    return f", here by {step.proof}" if step.validated else ""

@@ -92,20 +92,19 @@ class Store:
 
     def trim(self) -> None:
         """Deletes the entries that are too many, or too large together."""
-        found = sorted(self._entries(), key=lambda entry: -entry[1].st_mtime)
+        entries = []
+        with contextlib.suppress(OSError), os.scandir(self.folder) as listed:
+            for one in listed:
+                with contextlib.suppress(OSError):
+                    if one.is_file(follow_symlinks=False):
+                        entries.append((Path(one.path), one.stat(follow_symlinks=False)))
+        found = sorted(entries, key=lambda entry: -entry[1].st_mtime)
         room = self.largest
         for k, (place, state) in enumerate(found):
             room -= state.st_size
             if k >= self.most or room < 0:
                 with contextlib.suppress(OSError):
                     place.unlink(missing_ok=True)
-
-    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        with contextlib.suppress(OSError), os.scandir(self.folder) as listed:
-            for one in listed:
-                with contextlib.suppress(OSError):
-                    if one.is_file(follow_symlinks=False):
-                        yield Path(one.path), one.stat(follow_symlinks=False)
 
 
 def write_file(path: Path, data: str | bytes, parents: bool = False) -> None:

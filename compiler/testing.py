@@ -78,6 +78,7 @@ class RuleFile(pytest.File):
     def collect(self) -> Iterator[RuleItem]:
         from dslc.checking.rule_tests import parts_of
         from dslc.errors import DslcError
+        from dslc.syntax import tree as t
         from dslc.syntax.kept import parse_kept
         from dslc.syntax.parser import read_source
 
@@ -89,14 +90,9 @@ class RuleFile(pytest.File):
         for item, kind, name, number in parts_of(file, options.dslc_trials):
             shown = f"{name}[{number}]" if kind == "example" else name
             yield RuleCheck.from_parent(self, name=f"{kind}:{shown}", piece=item)
-        if options.dslc_verify or options.dslc_require:
-            yield from self._proved(file)
-
-    def _proved(self, file: t.File) -> Iterator[RuleItem]:
-        from dslc.syntax import tree as t
-
+        proved = (t.Substitution, t.Property, t.Derivation) if options.dslc_verify or options.dslc_require else ()
         for item in file.items:
-            if isinstance(item, t.Substitution | t.Property | t.Derivation):
+            if isinstance(item, proved):
                 yield RuleProof.from_parent(self, name=f"verify:{item.name}", piece=item)
 
     def case_at(self, place: int) -> StatedCase:

@@ -73,13 +73,11 @@ def _read(path: Path, text: str) -> Project | None:
     problems = [found for key, value in table.items() if (found := _problem(source, key, value)) is not None]
     if problems:
         raise DslcError(problems)
-    rules = tuple(_from(path.parent, each) for each in table.get("rules", ()))
+    # a library's name is as it is, a file or folder is found from anywhere
+    rules = tuple(
+        str(path.parent / one) if "/" in one or one.endswith(".rules") else one for one in table.get("rules", ())
+    )
     return Project(path, frozenset(table.get("ignore", ())), rules, table.get("budget"), table.get("target"))
-
-
-def _from(folder: Path, library: str) -> str:
-    """A library's name as it is, and a file's or folder's as it is found from anywhere."""
-    return str(folder / library) if "/" in library or library.endswith(".rules") else library
 
 
 def _problem(source: SourceText, key: str, value: Any) -> Diagnostic | None:

@@ -98,7 +98,7 @@ def renamed(session: EditorSession, view: DocumentView, word: Occurrence, name: 
     for source, one in uses(session, view, symbol):
         found.setdefault(source.path, []).append((source, one))
     for path in [*found, *([symbol.path] if symbol.path else [])]:
-        if not _own(session, Path(path)):
+        if Path(path) not in session.documents and not any(Path(path).is_relative_to(one) for one in session.folders):
             raise NotRenamed(f"`{symbol.name}` is also named in {path}, which is not in a folder that is open")
     if symbol.kind in SHARED and not any(one.defines for places in found.values() for _, one in places):
         raise NotRenamed(f"the file that defines `{symbol.name}` cannot be read")
@@ -108,10 +108,6 @@ def renamed(session: EditorSession, view: DocumentView, word: Occurrence, name: 
         at = session.places(places[0][0])
         changes[session.uri(path)] = [lsp.TextEdit(at.range(one.start, one.end), name) for _, one in places]
     return lsp.WorkspaceEdit(changes)
-
-
-def _own(session: EditorSession, path: Path) -> bool:
-    return path in session.documents or any(path.is_relative_to(folder) for folder in session.folders)
 
 
 def _apart(

@@ -145,17 +145,17 @@ def test_a_kernel_is_found_again_by_its_name() -> None:
     rules, plain = standard(), group(conv((1, 16, 8, 8), 16, pads=(1, 1, 1, 1)))
     for _, variant in ways(rules, plain):
         text = generated(rules, plain, variant)
-        assert _own(plain, text.name).text == text.text
+        assert _own(rules, plain, text.name).text == text.text
     # noted with its form on a processor with other vectors
     wide, narrow = (processor(name) for name in ("x86-64-v4", "x86-64-v3"))
     graph, variant = ways(rules, plain, processor=wide)[1]
     noted = generate(rules, graph, variant)
-    found = _own(plain, f"{noted.name} {noted.form}", narrow)
+    found = _own(rules, plain, f"{noted.name} {noted.form}", narrow)
     assert found.form == noted.form == "std.winograd(tile=2)" and found.name != noted.name
     assert found == generated(rules, plain, ways(rules, plain, processor=narrow)[1][1])
     # of a name that another version gave nobody knows whether such a form was wanted
     with pytest.raises(NotGenerated):
-        _own(plain, "k_0123456789ab")
+        _own(rules, plain, "k_0123456789ab")
 
 
 @needs_compiler
