@@ -124,8 +124,8 @@ def _applies(rules: Rules, rule: DerivationDef, statement: t.Fires, graph: Graph
     if statement.silent:
         message, hint = f"`{rule.name}` applies here, and should not", f"it makes {_shown(found)}"
         return [Diagnostic("E0506", message, statement.span, hint=hint)]
-    sides = (Graph(graph.inputs, outputs) for outputs in (graph.outputs[-1:], (found,)))
-    return _equal(rules, *sides, statement.span, rule.name)
+    before, after = (Graph(graph.inputs, outputs) for outputs in (graph.outputs[-1:], (found,)))
+    return _equal(rules, before, after, statement.span, rule.name)
 
 
 def _no_expression(rules: Rules, graph: Graph, span: Span) -> list[Diagnostic]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,10 +13,13 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: an option whose default is shown
-option = partial(click.option, show_default=True)
 PATH = click.Path(path_type=Path)
 NEW_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def option(*names: str, **rest: Any) -> Callable[[_Command], _Command]:
+    """An option whose default is shown."""
+    return click.option(*names, **{"show_default": True, **rest})
 
 
 def time_option(

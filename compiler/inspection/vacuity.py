@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
@@ -87,8 +88,7 @@ def _attribute_kinds(sub: SubstitutionDef) -> dict[str, str]:
 def _vacuous(conditions: Sequence[t.Expr], sizes: set[str], kinds: Mapping[str, str]) -> Vacuous | None:
     if not conditions:
         return None
-    import z3
-
+    z3: Any = import_module("z3")
     solver = z3.Solver()
     solver.set("timeout", MILLISECONDS)
     encoder = _Encoder(z3, sizes, kinds)
