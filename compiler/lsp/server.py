@@ -31,7 +31,7 @@ _LOG = logging.getLogger("dslc.lsp")
 _SEVERITY = {
     "error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning, "note": lsp.DiagnosticSeverity.Information,
 }  # fmt: skip
-_Answer = TypeVar("_Answer", bound=Callable[[Any], Any])
+_Answer = TypeVar("_Answer", bound=Callable[..., Any])
 
 
 class Answers(Protocol):
