@@ -21,7 +21,7 @@ import numpy as np
 from click.testing import CliRunner
 
 from benchmarks.chains import chain
-from dslc.cli.derive import called_as
+from dslc.api.calls import called_as
 from dslc.cli.diff import command
 from dslc.errors import DslcError
 from dslc.interpret.domain import Redraw

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from benchmarks.attacking import Attack
-from dslc.cli.rule_tests import newest_opset
+from dslc.checking.rule_tests import newest_opset
 from dslc.errors import DslcError
 from dslc.interpret.differ import feeds_of, pair_of
 from dslc.interpret.floats import Floats

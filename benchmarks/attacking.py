@@ -272,7 +272,7 @@ class Attack:
 
     def _own_graphs(self) -> Iterator[Found]:
         """What the rule does to the graphs that its tests say it fires on."""
-        from dslc.cli.rule_tests import fired_graphs
+        from dslc.checking.rule_tests import fired_graphs
 
         for test in self.rules.tests:
             if test.name != self.sub.name:

@@ -13,31 +13,16 @@ from typing import TYPE_CHECKING, Any
 from dslc.version import __version__
 
 if TYPE_CHECKING:
-    from dslc.api import (
-        bench,
-        build,
-        check,
-        derive,
-        diff,
-        load,
-        mutants,
-        optimize,
-        optimize_file,
-        register,
-        session,
-        show,
-        test,
-        verify,
-        why_not,
-    )  # fmt: skip
-    from dslc.cli.bench import Benched
-    from dslc.cli.check import Checked
-    from dslc.cli.derive import DerivedPrograms
-    from dslc.cli.diff import Compared
-    from dslc.cli.mutants import FoundMutants
-    from dslc.cli.show import Shown
-    from dslc.cli.test import Tested
-    from dslc.cli.why_not import WhyNot
+    from dslc.api.benchmark import Benched, bench
+    from dslc.api.build import build
+    from dslc.api.derivations import DerivedPrograms, derive
+    from dslc.api.differences import Compared, diff
+    from dslc.api.models import optimize, optimize_file, register, session
+    from dslc.api.mutants import FoundMutants, mutants
+    from dslc.api.operators import Shown, show
+    from dslc.api.rules import Tested, check, load, test, verify
+    from dslc.api.why_not import WhyNot, why_not
+    from dslc.checking.fixes import Checked
     from dslc.errors import Diagnostic, DslcError
     from dslc.kernels import Kernels
     from dslc.prove.verdict import RuleVerdict
@@ -51,21 +36,26 @@ __all__ = [
     "optimize", "optimize_file", "register", "session", "show", "test", "verify", "why_not",
 ]  # fmt: skip
 
-#: where what is not a function is defined; functions are `dslc.api`'s
-_TYPES = {
-    "Benched": "dslc.cli.bench", "Checked": "dslc.cli.check", "Compared": "dslc.cli.diff", "DerivedPrograms": "dslc.cli.derive",
-    "Diagnostic": "dslc.errors", "DslcError": "dslc.errors", "FoundMutants": "dslc.cli.mutants", "Kernels": "dslc.kernels",
-    "Optimized": "dslc.search.pipeline",
-    "Report": "dslc.report", "RuleVerdict": "dslc.prove.verdict", "Rules": "dslc.semantics.library", "Shown": "dslc.cli.show",
-    "Tested": "dslc.cli.test", "WhyNot": "dslc.cli.why_not",
+#: the module that defines each name
+_HOMES = {
+    name: module
+    for module, names in {
+        "dslc.api.benchmark": "Benched bench", "dslc.api.build": "build", "dslc.api.derivations": "DerivedPrograms derive",
+        "dslc.api.differences": "Compared diff", "dslc.api.models": "optimize optimize_file register session",
+        "dslc.api.mutants": "FoundMutants mutants", "dslc.api.operators": "Shown show",
+        "dslc.api.rules": "Tested check load test verify", "dslc.api.why_not": "WhyNot why_not", "dslc.checking.fixes": "Checked",
+        "dslc.errors": "Diagnostic DslcError", "dslc.kernels": "Kernels", "dslc.prove.verdict": "RuleVerdict",
+        "dslc.report": "Report", "dslc.search.runs.stages": "Optimized", "dslc.semantics.library": "Rules",
+    }.items()
+    for name in names.split()
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
+    if name in _HOMES:
         from importlib import import_module
 
-        return getattr(import_module(_TYPES.get(name, "dslc.api")), name)
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'dslc' has no attribute {name!r}")
 
 

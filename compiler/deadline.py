@@ -14,7 +14,7 @@ class TimeUp(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When something ends, in seconds of a clock.
+    """The end of something, in seconds of a clock.
 
     Attributes:
         end: the moment, by `now`; what `outer` says may come sooner.
@@ -38,7 +38,7 @@ class Deadline:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left."""
+        """True where nothing is left."""
         return self.now() >= self.end or (self.outer is not None and self.outer().over)
 
     def part(self, share: float = 1.0, most: float = inf) -> Deadline:

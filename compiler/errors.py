@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -39,7 +39,7 @@ class SourceText:
 
 
 def shown_path(path: str) -> str:
-    """A path as one who works in the current folder writes it: below that folder without the way to it."""
+    """A path as it is written in the current folder: below that folder without the way to it."""
     try:
         below = Path(path).relative_to(Path.cwd())
     except (ValueError, OSError):  # elsewhere, relative already, or the folder is gone
@@ -67,7 +67,7 @@ class Span:
         return f"{shown_path(self.source.path)}:{line}:{column}"
 
     def starts_in(self, outer: Span) -> bool:
-        """Whether these characters begin within those of another span."""
+        """Return whether these characters begin within those of another span."""
         return self.source is outer.source and outer.start <= self.start < outer.end
 
 
@@ -125,6 +125,14 @@ class DslcError(Exception):
         return "\n".join(f"{one} ({in_line(one.hint)})" if one.hint else str(one) for one in self.diagnostics)
 
 
-def error(code: str, message: str, span: Span | None = None, **more: str) -> DslcError:
+def error(code: str, message: str, span: Span | None = None, exit_code: int = 1, **more: str) -> DslcError:
     """A DslcError with a single diagnostic."""
-    return DslcError([Diagnostic(code, message, span, **more)])  # type: ignore[arg-type]
+    return DslcError([Diagnostic(code, message, span, **more)], exit_code)  # type: ignore[arg-type]
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A hint at the known name that is closest to another one; `otherwise` where none is close."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known), n=1)
+    return f"did you mean `{close[0]}`?" if close else otherwise

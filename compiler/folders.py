@@ -1,4 +1,4 @@
-"""Where dslc keeps what it may lose."""
+"""Folders of caches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stand_in(folder: Path) -> Path:
 
 @functools.cache
 def unwritable(folder: Path) -> str:
-    """Why a folder cannot be made or written, in the system's words; empty where it can."""
+    """The reason why a folder cannot be made or written, in the system's words; empty where it can."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:

@@ -10,7 +10,7 @@ import hashlib
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, partial
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from dslc.ir.graph import Graph
     from dslc.semantics.library import Rules
 
-    #: C++ for a group, by the name of a kernel of it ("" for the variant that promises most); raises NotGenerated
-    Generator: TypeAlias = Callable[[Rules, Graph, str], KernelText]
     Model: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 
 
@@ -42,7 +40,7 @@ CROWDED = 4  #: threads for each processor that a file may ask for
 
 
 class WhyMissing(Enum):
-    """Why a kernel of a file is not run; what is decided depends on this, never on the words of a message."""
+    """The reason why a kernel of a file is not run; what is decided depends on this, never on the words of a message."""
 
     DEFINITION = "its definition is no text of the language, or does not fit its function"
     NAME = "its name is not the hash of its function"
@@ -61,6 +59,9 @@ class Missing:
     why: WhyMissing
     detail: str = ""
     lasting: bool = True
+
+    def __str__(self) -> str:
+        return self.why.value + (f" ({self.detail})" if self.detail else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ NONE = Kernels(None)
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """What a file says of kernels: functions and metadata, and a digest of both."""
+    """Functions and metadata of a file that are about kernels, and a digest of both."""
 
     functions: Mapping[str, FunctionProto]
     metadata: Mapping[str, str]
@@ -99,22 +100,17 @@ class Said:
         """Equal for files with the same kernels, whatever their graphs and weights are."""
         total = hashlib.sha256()
         for name in sorted(self.functions):
-            for part in (
-                self.functions[name].SerializeToString(deterministic=True),
-                *map(str.encode, self._notes(name)),
-            ):
+            notes = (self.metadata.get(key + name, "").encode() for key in (KEY, VARIANT))
+            for part in (self.functions[name].SerializeToString(deterministic=True), *notes):
                 total.update(len(part).to_bytes(8, "little") + part)
         return total.hexdigest()
-
-    def _notes(self, name: str) -> tuple[str, str]:
-        return self.metadata.get(KEY + name, ""), self.metadata.get(VARIANT + name, "")
 
 
 _NOTHING = Said({}, {})
 
 
 def said(model: Model) -> Said:
-    """What a model says of kernels; nothing where it is no model (whoever loads it will say so)."""
+    """The functions and metadata of a model that are about kernels; nothing where it is no model (loading it will say so)."""
     rest: bytes | None = None
     if isinstance(model, str | bytes | os.PathLike):
         # most models have no kernels: nothing is imported to find that out
@@ -155,16 +151,11 @@ def _fields(data: Any) -> bytes:
     while at < len(data):
         start = at
         tag, at = _number(data, at)
-        kind = tag & 7
-        if kind == 2:
-            length, at = _number(data, at)
-            at += length
-        elif kind == 0:
-            _, at = _number(data, at)
-        else:
-            at += 8 if kind == 1 else 4 if kind == 5 else len(data)
-        if at > len(data):
-            raise ValueError("a field that ends behind the file")
+        number, at = _number(data, at)
+        # a model has numbers (0), and strings and messages (2), which have a length
+        at += number if tag & 7 == 2 else 0
+        if tag & 7 not in (0, 2) or at > len(data):
+            raise ValueError("no field of a model")
         if tag >> 3 != graph:
             kept.append(bytes(data[start:at]))
     return b"".join(kept)
@@ -186,10 +177,11 @@ def _number(data: Any, at: int) -> tuple[int, int]:
 
 
 def known(model: Model, folder: str | Path | None = None, processor: Processor | None = None) -> Kernels | None:
-    """The kernels of a model for a processor (by default the one that is wanted) as far as they were built before; None where nobody
-    has tried yet. Compiles nothing."""
-    file = said(model)
-    return _known(file, folder, processor) if file.functions else NONE
+    """The kernels of a model for a processor (by default the one that is wanted) as far as they were built before.
+
+    None where no build was tried yet. Compiles nothing.
+    """
+    return _known(said(model), folder, processor)
 
 
 def _known(file: Said, folder: str | Path | None, processor: Processor | None) -> Kernels | None:
@@ -199,7 +191,7 @@ def _known(file: Said, folder: str | Path | None, processor: Processor | None) -
 
 
 def _read(entry: Path) -> Kernels | None:
-    """What was written down at a place about a file."""
+    """The record at a place about a file."""
     from dslc.codegen.host.library import opened
 
     try:
@@ -218,34 +210,25 @@ def _read(entry: Path) -> Kernels | None:
 
 
 def prepared(
-    model: Model,
-    folder: str | Path | None = None,
-    *,
-    texts: Mapping[str, KernelText] | None = None,
-    rules: Rules | None = None,
-    generator: Generator | None = None,
+    model: Model, folder: str | Path | None = None, *, texts: Mapping[str, KernelText] | None = None,
     processor: Processor | None = None,
-) -> Kernels:
+) -> Kernels:  # fmt: skip
     """The kernels of a model, built where they were not; a kernel that cannot be built is missing, and says why.
 
     Args:
         folder: of dslc's caches.
         texts: kernels by their operators' names, where they are known already; others are generated from the model's functions.
-        rules: what functions are read with, by default the standard library.
-        generator: what makes C++ of a group, by default dslc's own.
         processor: that they are for; by default the one that is wanted.
     """
     from dslc.codegen.host.compiler import NotBuilt
     from dslc.codegen.host.library import build
 
     file = said(model)
-    if not file.functions:
-        return NONE
     found = _known(file, folder, processor)
     if found is not None:
         return found
     given = {name: text for name, text in (texts or {}).items() if name in file.functions}
-    named, missing = _all_generated(file, given, rules, generator, processor)
+    named, missing = _all_generated(file, given, processor)
     if not named:
         return _remember(file, folder, processor, Kernels(None, (), tuple(missing)))
     try:
@@ -262,19 +245,16 @@ def prepared(
     )
 
 
-def texts_of(
-    model: Model, *, rules: Rules | None = None, generator: Generator | None = None, processor: Processor | None = None
-) -> tuple[dict[str, KernelText], tuple[Missing, ...]]:
+def texts_of(model: Model, *, processor: Processor | None = None) -> tuple[dict[str, KernelText], tuple[Missing, ...]]:
     """The C++ of a model's kernels by their operators' names, and those that there is none for."""
-    file = said(model)
-    named, missing = _all_generated(file, {}, rules, generator, processor)
+    named, missing = _all_generated(said(model), {}, processor)
     return named, tuple(missing)
 
 
-def groups_of(model: Model, *, rules: Rules | None = None) -> tuple[dict[str, Graph], tuple[Missing, ...]]:
-    """What a model's kernels compute, by their operators' names, and those of which that is not known."""
+def groups_of(model: Model) -> tuple[dict[str, Graph], tuple[Missing, ...]]:
+    """The groups that a model's kernels compute, by their operators' names, and kernels of which that is not known."""
     file = said(model)
-    found = [(name, _group(file, name, function, rules)) for name, function in sorted(file.functions.items())]
+    found = [(name, _group(file, name, function)) for name, function in sorted(file.functions.items())]
     return (
         {name: one for name, one in found if not isinstance(one, Missing)},
         tuple(one for _, one in found if isinstance(one, Missing)),
@@ -295,11 +275,7 @@ def note(model: ModelProto, texts: Mapping[str, KernelText], threads: int | None
 
 
 def _all_generated(
-    file: Said,
-    given: Mapping[str, KernelText],
-    rules: Rules | None,
-    generator: Generator | None,
-    processor: Processor | None,
+    file: Said, given: Mapping[str, KernelText], processor: Processor | None
 ) -> tuple[dict[str, KernelText], list[Missing]]:
     """The C++ of a file's kernels as far as it is not given, and those that there is none for; it ends whatever a file asks for."""
     from dslc.codegen.limits import ALL_SECONDS as LIMITED_ALL_SECONDS
@@ -307,12 +283,12 @@ def _all_generated(
     from dslc.codegen.limits import TooLong, within
     from dslc.semantics.library import standard
 
+    standard()  # libraries are no part of what takes long
     named, missing, end = dict(given), list[Missing](), time.monotonic() + LIMITED_ALL_SECONDS
     for name, function in sorted(file.functions.items()):
         if name in named:
             continue
-        # libraries are no part of what takes long
-        work = partial(_generated, file, name, function, rules or standard(), generator, processor)
+        work = partial(_generated, file, name, function, processor)
         try:
             made = within(min(LIMITED_SECONDS, end - time.monotonic()), work)
         except TooLong as late:
@@ -325,7 +301,7 @@ def _all_generated(
     return named, missing
 
 
-def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) -> Graph | Missing:
+def _group(file: Said, name: str, function: FunctionProto) -> Graph | Missing:
     from dslc.onnx.definitions import types_of
     from dslc.onnx.functions import name_of
     from dslc.onnx.importer import group_of
@@ -340,45 +316,34 @@ def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) 
         return Missing(name, WhyMissing.DEFINITION)
     if name_of(function, types) != name:
         return Missing(name, WhyMissing.NAME)
-    group = group_of(rules or standard(), function, types, definition) if len(function.node) <= NODES else None
+    group = group_of(standard(), function, types, definition) if len(function.node) <= NODES else None
     return Missing(name, WhyMissing.FUNCTION) if group is None else group
 
 
-def _generated(
-    file: Said,
-    name: str,
-    function: FunctionProto,
-    rules: Rules,
-    generator: Generator | None,
-    processor: Processor | None,
-) -> KernelText | Missing:
+def _generated(file: Said, name: str, function: FunctionProto, processor: Processor | None) -> KernelText | Missing:
     from dslc.codegen.text import NotGenerated
+    from dslc.semantics.library import standard
 
-    group = _group(file, name, function, rules)
+    group = _group(file, name, function)
     if isinstance(group, Missing):
         return group
     try:
-        own = _own if processor is None else partial(_own, processor=processor)
-        text = (generator or own)(rules, group, file.metadata.get(VARIANT + name, ""))
+        text = _own(standard(), group, file.metadata.get(VARIANT + name, ""), processor)
     except NotGenerated as problem:
         return Missing(name, WhyMissing.GENERATED, str(problem))
     except Exception as problem:
         # a mistake of the generator: the model runs all the same
         return Missing(name, WhyMissing.GENERATED, f"{type(problem).__name__}: {problem}"[:300], lasting=False)
-    if _shapes(text.inputs) != _shapes(value.type for value in group.inputs) or _shapes(text.outputs) != _shapes(
-        value.type for value in group.outputs
-    ):
-        return Missing(name, WhyMissing.TYPES)
-    return text
-
-
-def _shapes(types: Iterable[Any]) -> list[Any]:
-    return [(type.dtype, type.rank) for type in types]
+    given, made = (value.type for value in (*group.inputs, *group.outputs)), (*text.inputs, *text.outputs)
+    counts = len(text.inputs) == len(group.inputs) and len(text.outputs) == len(group.outputs)
+    same = counts and all((a.dtype, a.rank) == (b.dtype, b.rank) for a, b in zip(given, made, strict=True))
+    return text if same else Missing(name, WhyMissing.TYPES)
 
 
 def _own(rules: Rules, group: Graph, variant: str, processor: Processor | None = None) -> KernelText:
-    """The kernel of that name, where a variant for the processor has it; else the first one of the form that is noted beside the name,
-    else the first one of all: it promises most.
+    """The kernel of that name, where a variant for the processor has it; else the first one of a form.
+
+    The form is noted beside the name; else it is the first one of all, which promises most.
 
     Raises:
         NotGenerated: the first one is in a form that rounds otherwise, and whoever wrote the file may have wanted none.
@@ -407,7 +372,7 @@ def _own(rules: Rules, group: Graph, variant: str, processor: Processor | None =
 
 
 def _entries(file: Said, folder: str | Path | None, processor: Processor | None) -> list[Path]:
-    """Where it may be written down which library a file's kernels are in, for a processor and this version of the generator."""
+    """Places of the record of a file's library, for a processor and this version of the generator."""
     from dslc.codegen.host.library import ABI, HOST, library_folders
     from dslc.codegen.host.processor import processor as wanted
 

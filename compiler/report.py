@@ -1,4 +1,4 @@
-"""What `dslc optimize` says about its work: on the terminal, and as JSON."""
+"""The report of `dslc optimize`: on the terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Step:
 
     @property
     def proof(self) -> str:
-        """What this part of the result rests on: a proof at the model's shapes, the rule's own for every shape, or nothing."""
+        """The proof that this part of the result rests on: one at the model's shapes, the rule's own for every shape, or none."""
         if self.validated in {"exact", ""}:
             return self.validated
         found = "rule" if self.status == "proved" else "nothing"
@@ -85,7 +85,7 @@ class PairMs:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What was measured at one choice of symbolic dimensions."""
+    """Measurements at one choice of symbolic dimensions."""
 
     bind: Mapping[str, int]
     before_ms: float
@@ -107,8 +107,10 @@ class PhaseSpan:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """What became of the graphs that one offered: `proposed`, `built` with kernels, `checked` (their outputs were right), `taken`
-    (on the way to the result); and its seconds."""
+    """Counts of the graphs that a generator offered, and its seconds.
+
+    `proposed`, `built` with kernels, `checked` (their outputs were right), `taken` (on the way to the result).
+    """
 
     name: str
     proposed: int = 0
@@ -120,8 +122,10 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a generator was asked about a candidate, `base`: the share of the model's time that it promised and `gained`, the seconds
-    that it mostly takes and took, its turns, and whether it had nothing left to try."""
+    """The work of a generator on a candidate, `base`: the share of the model's time that it promised and `gained`.
+
+    The seconds that it mostly takes and took, its turns, and whether it had nothing left to try.
+    """
 
     name: str
     base: str
@@ -135,7 +139,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What a page shows beside the rest: both models with where their time goes, kernels, and what repeats the run.
+    """Details that only a page shows: both models with the use of their time, kernels, and the command that repeats the run.
 
     `plan` has the seconds that may be gone when a part of the run ends, by what begins then.
     """
@@ -169,11 +173,11 @@ class Report:
     """The outcome of one run. Times are milliseconds, medians of interleaved runs; None where nothing was timed.
 
     `ratio` is how much faster the written model is (1 where the original was kept), `predicted_ratio` what the sums of costs
-    promised, `without_library` what the written model does where nobody has its kernels (None: it has none, or nothing was timed).
+    promised, `without_library` what the written model does without its kernels (None: it has none, or nothing was timed).
     `steps_done` repeats the search with `--steps`. `phases` are seconds, `cut` the phases that the budget ended early,
     `moments` seconds until something was there for the first time, `processor` seconds of processor time in all of `seconds`.
-    `timeline` has the phases in their order, `generators` who offered what, `asked` who promised what of which candidate and what
-    became of it; `details` is there where a page was asked for.
+    `timeline` has the phases in their order, `generators` their offers, `asked` their promises for each candidate and what
+    became of these; `details` is there where a page was asked for.
     """
 
     model: str
@@ -247,9 +251,8 @@ class Report:
     def __str__(self) -> str:
         lines = [self.summary(), *([f"  {self.without_library}"] if self.without_library else [])]
         for step in self.steps:
-            lines.append(
-                f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}{_validated(step)}"
-            )
+            here = f", here by {step.proof}" if step.validated else ""
+            lines.append(f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}{here}")
         lines.extend(f"  note: {note}" for note in self.notes)
         return "\n".join(lines)
 
@@ -292,7 +295,3 @@ def _made(kind: Any, value: Any) -> Any:
     if isinstance(kind, type) and type(value) is kind:
         return value
     raise ValueError(f"{value!r:.40} is no {kind}")
-
-
-def _validated(step: Step) -> str:
-    return f", here by {step.proof}" if step.validated else ""

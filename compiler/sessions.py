@@ -7,7 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, partial, partialmethod
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -54,13 +54,8 @@ def session(
     from dslc.onnx.runtime import first_line
 
     ort: Any = onnxruntime
-    data: Any = (
-        model.SerializeToString()
-        if isinstance(model, ModelProto)
-        else model
-        if isinstance(model, bytes)
-        else os.fspath(model)
-    )
+    data: Any = model.SerializeToString() if isinstance(model, ModelProto) else model
+    data = data if isinstance(data, bytes) else os.fspath(data)
     wanted = said(data).threads if threads is None else threads
 
     def made() -> Any:
@@ -100,23 +95,16 @@ def _with_bodies() -> Any:
     base: Any = ort.InferenceSession
 
     class KernelSession(base):  # type: ignore[misc]
-        """A session with kernels. Whatever way it is run: where a kernel refuses what it is given (a mean over nothing, an index
-        outside), the run is done again without kernels, and that answer, or error, is the run's."""
+        """A session with kernels, which runs again without them where one refuses its inputs (a mean over nothing, an index outside).
+
+        That answer, or error, is the run's, whatever way it is run.
+        """
 
         def __init__(self, model: Any, options: Any, plain_options: Callable[[], Any]) -> None:
             super().__init__(model, options, providers=["CPUExecutionProvider"])
             self._source, self._plain_options = model, plain_options
             self._plain: Any = None
             self._making = Lock()
-
-        def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
-            return self._or_bodies("run", output_names, input_feed, run_options)
-
-        def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
-            return self._or_bodies("run_with_ort_values", output_names, input_dict_ort_values, run_options)
-
-        def run_with_ortvaluevector(self, *given: Any, **named: Any) -> Any:
-            return self._or_bodies("run_with_ortvaluevector", *given, **named)
 
         def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> Any:
             # the runtime below Python takes a binding of any session
@@ -144,6 +132,10 @@ def _with_bodies() -> Any:
                 if not REFUSED.search(str(problem)):
                     raise
             return again(self._bodies()) if again is not None else getattr(self._bodies(), how)(*given, **named)
+
+        run = partialmethod(_or_bodies, "run")
+        run_with_ort_values = partialmethod(_or_bodies, "run_with_ort_values")
+        run_with_ortvaluevector = partialmethod(_or_bodies, "run_with_ortvaluevector")
 
         def _bodies(self) -> Any:
             with self._making:
@@ -194,12 +186,8 @@ def register(
             level = runnable(processor(isa or ""))
             found = (prepared(model, processor=level) if build else known(model, processor=level)) or NONE
     if found.missing:
-        first = found.missing[0]
         count = f"{len(found.missing)} of {len(found.missing) + len(found.names)} kernels"
-        text = f"{count} of the model run as plain nodes: {first.why.value}" + (
-            f" ({first.detail})" if first.detail else ""
-        )
-        _warn(text)
+        _warn(f"{count} of the model run as plain nodes: {found.missing[0]}")
     if not registered(options, found, library is not None) and found.library is not None:
         _warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them")
         return NONE

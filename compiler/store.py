@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class Store:
     largest: int = LARGEST
 
     def get(self, key: str) -> bytes | None:
-        """What was put under a key; None where there is nothing, or nothing that can be trusted."""
+        """The content of a key; None where there is nothing, or nothing that can be trusted."""
         place = self.folder / key
         try:
             if not is_private(self.folder):
@@ -92,20 +92,19 @@ class Store:
 
     def trim(self) -> None:
         """Deletes the entries that are too many, or too large together."""
-        found = sorted(self._entries(), key=lambda entry: -entry[1].st_mtime)
+        entries = []
+        with contextlib.suppress(OSError), os.scandir(self.folder) as listed:
+            for one in listed:
+                with contextlib.suppress(OSError):
+                    if one.is_file(follow_symlinks=False):
+                        entries.append((Path(one.path), one.stat(follow_symlinks=False)))
+        found = sorted(entries, key=lambda entry: -entry[1].st_mtime)
         room = self.largest
         for k, (place, state) in enumerate(found):
             room -= state.st_size
             if k >= self.most or room < 0:
                 with contextlib.suppress(OSError):
                     place.unlink(missing_ok=True)
-
-    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        with contextlib.suppress(OSError), os.scandir(self.folder) as listed:
-            for one in listed:
-                with contextlib.suppress(OSError):
-                    if one.is_file(follow_symlinks=False):
-                        yield Path(one.path), one.stat(follow_symlinks=False)
 
 
 def write_file(path: Path, data: str | bytes, parents: bool = False) -> None:
@@ -132,7 +131,7 @@ def write_file(path: Path, data: str | bytes, parents: bool = False) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether something there takes bytes and is no file: a device, a pipe, a terminal. A new file would take its place."""
+    """Return whether a path takes bytes and is no file: a device, a pipe, a terminal. A new file would take its place."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -170,8 +169,9 @@ def beside(place: Path, mode: int = 0o666) -> tuple[Path, int]:
 
 
 def private(place: Path, others: int = 0o022) -> int:
-    """The descriptor of a file that is this user's (or the system's), and that no other user may write to: `others` are the bits of its
-    mode that say so.
+    """The descriptor of a file that is this user's (or the system's), and that no other user may write to.
+
+    `others` are the bits of its mode that say so.
 
     Raises:
         OSError: it is another one.
@@ -192,3 +192,19 @@ def is_private(path: Path) -> bool:
 
 def _owned(state: os.stat_result, others: int) -> bool:
     return not hasattr(os, "getuid") or (state.st_uid in (os.getuid(), 0) and not state.st_mode & others)
+
+
+def rule_files(paths: Sequence[str]) -> Iterator[Path]:
+    """The given files, and every `.rules` file in the given folders.
+
+    Raises:
+        DslcError: E0902 where nothing has that name.
+    """
+    for name in paths:
+        path = Path(name)
+        if path.is_dir():
+            yield from sorted(entry for entry in path.rglob("*.rules") if entry.is_file())
+        elif path.exists():
+            yield path
+        else:
+            raise error("E0902", f"no file or folder is named {name}", path=name, exit_code=2)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dslc.cli.rule_tests import StatedCase
-    from dslc.cli.verify import VerifyOutcome as Proofs
+    from dslc.checking.rule_tests import StatedCase
+    from dslc.checking.verification import Verification
     from dslc.errors import Diagnostic
     from dslc.syntax import tree as t
 
@@ -73,11 +73,12 @@ class RuleFile(pytest.File):
     """One rule file. It is parsed to be collected; it is loaded, with all that it imports, when its first item runs."""
 
     _cases: dict[int, StatedCase] | None = None
-    _proofs: Proofs | None = None
+    _proofs: Verification | None = None
 
     def collect(self) -> Iterator[RuleItem]:
-        from dslc.cli.rule_tests import parts_of
+        from dslc.checking.rule_tests import parts_of
         from dslc.errors import DslcError
+        from dslc.syntax import tree as t
         from dslc.syntax.kept import parse_kept
         from dslc.syntax.parser import read_source
 
@@ -89,20 +90,15 @@ class RuleFile(pytest.File):
         for item, kind, name, number in parts_of(file, options.dslc_trials):
             shown = f"{name}[{number}]" if kind == "example" else name
             yield RuleCheck.from_parent(self, name=f"{kind}:{shown}", piece=item)
-        if options.dslc_verify or options.dslc_require:
-            yield from self._proved(file)
-
-    def _proved(self, file: t.File) -> Iterator[RuleItem]:
-        from dslc.syntax import tree as t
-
+        proved = (t.Substitution, t.Property, t.Derivation) if options.dslc_verify or options.dslc_require else ()
         for item in file.items:
-            if isinstance(item, t.Substitution | t.Property | t.Derivation):
+            if isinstance(item, proved):
                 yield RuleProof.from_parent(self, name=f"verify:{item.name}", piece=item)
 
     def case_at(self, place: int) -> StatedCase:
-        """What is written at a place of the file, ready to run. Raises DslcError where the file cannot be loaded."""
+        """The claim at a place of the file, ready to run. Raises DslcError where the file cannot be loaded."""
         if self._cases is None:
-            from dslc.cli.rule_tests import cases
+            from dslc.checking.rule_tests import cases
             from dslc.semantics.library import load_many, modules_of
 
             names, options = [str(self.path)], self.config.option
@@ -113,18 +109,15 @@ class RuleFile(pytest.File):
             }
         return self._cases[place]
 
-    def proofs(self) -> Proofs:
+    def proofs(self) -> Verification:
         """The verdicts of all rules and laws of the file that are among the items of this run: one prover for all of them."""
         if self._proofs is None:
-            from dslc.cli.verify import VerifyOutcome, VerifyRequest, verified
+            from dslc.checking.verification import Verification
 
             wanted = [item.rule for item in self.session.items if isinstance(item, RuleProof) and item.parent is self]
-            found = VerifyOutcome()
-            verified(
-                VerifyRequest((str(self.path),), wanted, jobs=1, no_lock=True, seed=self.config.option.dslc_seed),
-                found,
-                None,
-            )
+            seed = self.config.option.dslc_seed
+            found = Verification((str(self.path),), wanted, jobs=1, no_lock=True, seed=seed)
+            found.run()
             self._proofs = found
         return self._proofs
 
@@ -173,13 +166,13 @@ class RuleProof(RuleItem):
         return self.name.partition(":")[2]
 
     def holds(self, found: Diagnostic) -> bool:
-        """Whether a finding is about this rule; files are parsed more than once, so places are compared by path."""
+        """Return whether a finding is about this rule; files are parsed more than once, so places are compared by path."""
         span = found.span
         same = span is not None and Path(span.source.path).resolve() == self.path.resolve()
         return same and span is not None and self.span.start <= span.start < self.span.end
 
     def runtest(self) -> None:
-        from dslc.cli.verify import below
+        from dslc.checking.verification import below
 
         found = self.rule_file.proofs()
         verdicts = [one for one in found.verdicts if one.rule.rpartition(".")[2] == self.rule]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from dslc.cli.rule_tests import fired_graphs
+from dslc.checking.rule_tests import fired_graphs
 from dslc.errors import DslcError
 from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.interpret.terms import term_choices

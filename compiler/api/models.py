@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from dslc.api.given import (
+from dslc.api.arguments import (
     Model,
     TorchModule,
     TorchProgram,
-    file_of,
-    libraries_of,
     model_of,
     path_of,
-    seconds_of,
-    sizes_of,
     whole,
     wrong,
 )  # fmt: skip
 from dslc.search.runs.settings import Settings
 from dslc.search.strategies.option import documented, options
 from dslc.search.strategies.typed import (
-    InputsLike,
     Isa,
     Options,
     PathLike,
@@ -36,10 +31,6 @@ if TYPE_CHECKING:
     from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession
     from onnxruntime.capi.onnxruntime_pybind11_state import SessionOptions as OrtOptions
 
-    from dslc.cli.bench import Benched
-    from dslc.cli.why_not import WhyNot
-    from dslc.cost.inputs import Given
-    from dslc.kernels import Kernels
     from dslc.report import Report
     from dslc.search.runs.stages import Optimized
 
@@ -91,7 +82,7 @@ def optimize(
 
 
 def _source(model: Any, args: Sequence[Any] | None) -> tuple[Path | ModelProto, dict[str, Any] | None]:
-    """What is optimized, and the arguments of a module as its inputs."""
+    """The model to optimize, and the arguments of a module as its inputs."""
     from dslc.onnx.pytorch import from_module, inputs_of, is_pytorch
 
     if not is_pytorch(model):
@@ -170,8 +161,9 @@ def optimize_file(
 def session(
     model: Model, *, threads: int | None = None, isa: Isa | None = None, **options: Unpack[SessionOptions]
 ) -> InferenceSession:
-    """An `onnxruntime.InferenceSession` on the CPU for a model file, or a model without external data, in which the kernels that dslc
-    generated run; see `dslc.sessions.session`.
+    """An `onnxruntime.InferenceSession` on the CPU in which the kernels that dslc generated run; see `dslc.sessions.session`.
+
+    The model is a file, or one without external data.
 
     Args:
         threads: of the runtime; by default as many as the file was timed with, else as many as ONNX Runtime takes (0).
@@ -225,118 +217,3 @@ def register(
     return run(
         options, given, library=None if library is None else path_of(library, "a library of kernels"), isa=isa
     ).names
-
-
-def build(
-    model: Model, *, output: PathLike | None = None, isa: Isa | None = None, cache: PathLike | None = None
-) -> Kernels:
-    """Builds the kernels of a model that `optimize` made, so that `session` finds them.
-
-    Args:
-        output: also write the library there; `SessionOptions.register_custom_ops_library` of ONNX Runtime loads it.
-        isa: the level of instructions that kernels are for; by default all that this machine can do.
-        cache: the folder of the caches.
-
-    Returns:
-        `.library` (a path; None where the model has no kernels), `.names`, and `.missing`: those that run as plain nodes, with reasons.
-
-    Raises:
-        DslcError: E0815 where none could be built, E0817 where this machine has not the level, E0903 and E0908 for `output`.
-
-    Example:
-        >>> import dslc, onnx.parser
-        >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
-        >>> dslc.build(onnx.parser.parse_model(text)).names
-        ()
-    """
-    from dslc.cli.build import built, none_built
-    from dslc.errors import error
-    from dslc.kernels import NONE, said
-    from dslc.onnx.protos import read_model
-
-    source = model_of(model)
-    proto = read_model(source)[0]
-    target = None if output is None else path_of(output, "the output of build")
-    if isinstance(source, Path) and target is not None and target.exists() and os.path.samefile(target, source):
-        raise error("E0908", f"{target} is the model itself", path=str(target))
-    if not said(proto).functions:
-        return NONE
-    found = built(proto, target, None, isa, None if cache is None else path_of(cache, "a cache"))
-    if found.library is None:
-        raise none_built(found, str(source) if isinstance(source, Path) else proto.graph.name or "the model")
-    return found
-
-
-def bench(
-    first: Model,
-    second: Model,
-    *,
-    bind: Mapping[str, int] | None = None,
-    inputs: InputsLike | None = None,
-    threads: int | None = None,
-    isa: Isa | None = None,
-    budget: float | str = "20s",
-) -> Benched:
-    """Two models timed interleaved on the same inputs.
-
-    Args:
-        bind: sizes of symbolic dimensions by name or `INPUT.AXIS`.
-        inputs: an `.npz` file or a folder of them, or arrays by the names of inputs; by default random ones that are valid.
-        threads: of the runtime; by default one for each core.
-        isa: the level of instructions that kernels are for.
-        budget: the longest time to measure; seconds, or a text.
-
-    Returns:
-        `.ratio`, how many times as fast the second is with its 95 % interval, `.verdict` in words, and `.timings` in seconds.
-
-    Raises:
-        DslcError: E0810 for inputs that do not fit, E0906 for wrong arguments, and for what is no model or does not run.
-    """
-    from dslc.cli.bench import benched
-    from dslc.search.strategies.given import read_inputs
-
-    try:
-        given: Given | None = None if inputs is None else read_inputs(inputs)
-    except ValueError as problem:
-        raise wrong(str(problem)) from None
-    count = None if threads is None else whole(threads, "number of threads", 1)
-    with file_of(first) as one, file_of(second) as other:
-        return benched(one, other, sizes_of(bind), given, count, isa, seconds_of(budget))
-
-
-def why_not(
-    rule: str,
-    model: Model,
-    *,
-    rules: PathLike | Sequence[PathLike] = (),
-    bind: Mapping[str, int] | None = None,
-    steps: int = 2,
-    trust_lock: bool = False,
-) -> tuple[WhyNot, ...]:
-    """Why a rule does not apply to a model: the best partial match, and the first thing that failed.
-
-    Args:
-        rule: its name, qualified or short; `RULE^-1` is only the reverse of a two-way rule.
-        rules: libraries beside std.
-        bind: sizes of symbolic dimensions by name.
-        steps: other rules, at most 2, that may come before it so that it applies.
-        trust_lock: believe what a `dslc.lock` says of unchanged rules, whoever wrote it.
-
-    Returns:
-        One for each direction that is looked for: `.applies` counts places, `.explanation` has the best partial match and the reason,
-        `.after` the rules that could come before, `.obstacles` what keeps `optimize` from using it where it applies.
-
-    Raises:
-        DslcError: E0909 for what is no rule, and for what is wrong with the model.
-
-    Example:
-        >>> import dslc, onnx.parser
-        >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
-        >>> [found.applies for found in dslc.why_not("double_neg", onnx.parser.parse_model(text), steps=0)]
-        [0]
-    """
-    from dslc.cli.why_not import why_nots
-
-    if whole(steps, "number of rules") > 2:
-        raise wrong(f"{steps} is no number of rules before another: 0, 1 or 2")
-    return tuple(why_nots(rule, model_of(model), libraries_of(rules), sizes_of(bind), steps, trust_lock))

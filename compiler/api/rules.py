@@ -1,22 +1,23 @@
-"""Rules in Python: load, check, test, prove, and ask what operators are, where programs differ, what can be derived."""
+"""Rules in Python: load, check, test and prove them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from dslc.api.given import libraries_of, names_of, path_of, seconds_of, sizes_of, whole, wrong
+from dslc.api.arguments import libraries_of, names_of, path_of, whole
+from dslc.checking.fixes import Checked, checked
+from dslc.checking.rule_tests import run_tests
+from dslc.diagnostics.render import render
+from dslc.errors import Diagnostic, error
+from dslc.interpret.check_rule import CaseOutcome
+from dslc.prove.run.verify import chosen
+from dslc.prove.run.verify import verify as prove
+from dslc.prove.verdict import RuleVerdict
 from dslc.search.strategies.typed import PathLike
-
-if TYPE_CHECKING:
-    from dslc.cli.check import Checked
-    from dslc.cli.derive import DerivedPrograms
-    from dslc.cli.diff import Compared
-    from dslc.cli.mutants import FoundMutants
-    from dslc.cli.show import Shown
-    from dslc.cli.test import Tested
-    from dslc.prove.verdict import RuleVerdict
-    from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, load_many, modules_of
+from dslc.semantics.library import load as load_library
 
 
 def load(path_or_library: PathLike) -> Rules:
@@ -34,10 +35,8 @@ def load(path_or_library: PathLike) -> Rules:
         >>> rules.operator("matmul").name
         'std.matmul'
     """
-    from dslc.semantics.library import load as run
-
     name = path_or_library
-    return run(name if isinstance(name, str) else path_of(name, "a library's name, or a file of rules,"))
+    return load_library(name if isinstance(name, str) else path_of(name, "a library's name, or a file of rules,"))
 
 
 def check(rules: PathLike | Sequence[PathLike], *, overlaps: bool = False) -> Checked:
@@ -58,9 +57,40 @@ def check(rules: PathLike | Sequence[PathLike], *, overlaps: bool = False) -> Ch
         >>> dslc.check("taso").ok
         True
     """
-    from dslc.cli.check import checked
-
     return checked(libraries_of(rules), bool(overlaps))
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """Outcomes of the tests and examples of rule files, and of their laws and rules at random sizes; `seconds` for all of them."""
+
+    outcomes: tuple[CaseOutcome, ...]
+    seconds: float
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Reasons why some failed."""
+        return tuple(one for outcome in self.outcomes for one in outcome.diagnostics)
+
+    @property
+    def failed(self) -> tuple[CaseOutcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if not outcome.passed)
+
+    @property
+    def ok(self) -> bool:
+        """True where all passed."""
+        return not self.failed
+
+    @property
+    def summary(self) -> str:
+        """`12 passed, 1 failed in 0.3 s`."""
+        return f"{len(self.outcomes) - len(self.failed)} passed, {len(self.failed)} failed in {self.seconds:.1f} s"
+
+    def __repr__(self) -> str:
+        return f"<Tested: {self.summary}>"
+
+    def __str__(self) -> str:
+        return "\n".join([*([render(self.diagnostics, "full")] if self.diagnostics else []), self.summary])
 
 
 def test(
@@ -85,10 +115,14 @@ def test(
         >>> dslc.test("std", names="relu").ok
         True
     """
-    from dslc.cli.test import tested
-
-    patterns = names_of(names, "what is run")
-    return tested(libraries_of(rules), patterns, whole(trials, "number of trials"), whole(seed, "seed"))
+    listed, patterns = libraries_of(rules), names_of(names, "what is run")
+    known, start = load_many(listed), time.perf_counter()
+    outcomes = run_tests(
+        known, patterns or None, modules_of(known, listed), whole(seed, "seed"), whole(trials, "number of trials")
+    )
+    if patterns and not outcomes:
+        raise error("E0909", f"nothing is named {', '.join(patterns)}", exit_code=2)
+    return Tested(tuple(outcomes), time.perf_counter() - start)
 
 
 # this is a command, not a test
@@ -102,7 +136,7 @@ def verify(
     workers: int = 2,
     lock: bool = False,
 ) -> tuple[RuleVerdict, ...]:
-    """What is known of the substitutions and laws of a library: proved, refuted with a counterexample, or neither and why.
+    """Proves the substitutions and laws of a library: each is proved, refuted with a counterexample, or neither, with the reason.
 
     Args:
         rules: a library's name, a folder, a `.rules` file, several of these, or loaded rules.
@@ -121,13 +155,7 @@ def verify(
         >>> [(one.rule, one.status) for one in dslc.verify("std", names=["double_neg"], workers=0)]
         [('std.double_neg', 'proved')]
     """
-    from dslc.errors import error
-    from dslc.prove.run.verify import chosen
-    from dslc.prove.run.verify import verify as run
-    from dslc.semantics.library import Rules as Loaded
-    from dslc.semantics.library import load_many, modules_of
-
-    if isinstance(rules, Loaded):
+    if isinstance(rules, Rules):
         loaded, inside = rules, chosen(rules, rules.modules)
     else:
         listed = libraries_of(rules)
@@ -140,217 +168,4 @@ def verify(
             raise error("E0909", f"no rule or law is named `{name}`")
     if names is not None:
         inside = [one for one in inside if one in names or one.rpartition(".")[2] in names]
-    return run(loaded, inside, workers, "beside" if lock else None)
-
-
-def show(
-    operator: str,
-    *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    dtypes: Mapping[str, str] | None = None,
-    rules: PathLike | Sequence[PathLike] = (),
-) -> Shown:
-    """What follows from an operator's equation: shapes, linearity, iterators, boxes, costs, ONNX clauses.
-
-    Args:
-        operator: its name, qualified or short.
-        shapes: of its parameters, by name; small ones that fit are found for the others.
-        attributes: values by name.
-        dtypes: element types (`f16`) by type variable.
-        rules: libraries that have it, in the place of std.
-
-    Returns:
-        `.facts`, plain values (FLOPs and bytes are counts); its text is what `dslc show` prints.
-
-    Raises:
-        DslcError: E0201 for no operator, E0306 for shapes and attributes that do not fit it, E0906 for what is none.
-
-    Example:
-        >>> import dslc
-        >>> dslc.show("matmul", shapes={"A": [2, 3], "B": [3, 4]}).facts["flops"]
-        48
-    """
-    from click import UsageError
-
-    from dslc.cli.show import operator_facts
-    from dslc.ir.dtype import DTYPES
-
-    types = {}
-    for name, one in (dtypes or {}).items():
-        if one not in DTYPES:
-            raise wrong(f"{one!r} is no element type; one of {', '.join(DTYPES)}")
-        types[name] = DTYPES[one]
-    sizes = {name: tuple(whole(size, f"size of {name}") for size in shape) for name, shape in (shapes or {}).items()}
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in (attributes or {}).items()}
-    try:
-        return operator_facts(operator, sizes, values, types, libraries_of(rules))
-    except UsageError as problem:
-        raise wrong(problem.message) from None
-
-
-def diff(
-    first: str,
-    second: str | None = None,
-    *,
-    rules: PathLike | Sequence[PathLike] = (),
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    bind: Mapping[str, Any] | None = None,
-    nodes: str | Sequence[str] = (),
-    pieces: int = 1000,
-    timeout: float | str = "10s",
-    seed: int = 0,
-) -> Compared:
-    """The positions at which two programs differ, found modulo a prime and proved where that is decided.
-
-    Args:
-        first: a rule, of which both sides are compared; or a call, `"conv(X: f32[1, 8, 14, 14], K: f32[8, 8, 3, 3])"`.
-        second: another call over the same tensors; where `first` is a rule, none.
-        rules: libraries beside std.
-        shapes: of a rule's parameters, by name; what is not said is drawn.
-        bind: sizes by name, and of a rule attributes.
-        nodes: where calls are models, the node of each.
-        pieces: the most boxes that a set may have.
-        timeout: for the exact prover; seconds, or a text.
-        seed: of what is drawn.
-
-    Returns:
-        `.equal`, and for each output the boxes in which it differs, the share that they are, and whether that is proved.
-
-    Raises:
-        DslcError: E0911 and others for wrong calls, E0606 to E0608 where programs are not compared.
-
-    Example:
-        >>> import dslc
-        >>> dslc.diff("relu(X: f32[4])", "relu(relu(X))").equal
-        True
-    """
-    from dslc.cli.diff import compared
-
-    programs = (first,) if second is None else (first, second)
-    names_of(programs, "a program")
-    # of two calls only sizes are bound
-    bound = dict(bind or {}) if second is None else sizes_of(bind)
-    given = [f"{name}={_text(value)}" for name, value in bound.items()]
-    dims = [
-        f"{name}={','.join(str(whole(size, f'size of {name}')) for size in shape)}"
-        for name, shape in (shapes or {}).items()
-    ]
-    return compared(
-        programs, libraries_of(rules), dims, given, names_of(nodes, "a node"), whole(pieces, "number of boxes", 1), seconds_of(timeout),
-        whole(seed, "seed"),
-    )  # fmt: skip
-
-
-def _text(value: Any) -> str:
-    """A value as the command line writes it."""
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(_text(one) for one in value) + "]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def derive(
-    call: str,
-    *,
-    rules: PathLike | Sequence[PathLike] = (),
-    default_rules: bool = True,
-    targets: str | Sequence[str] = (),
-    on: str | Sequence[str] = (),
-    node: str | None = None,
-    bind: Mapping[str, int] | None = None,
-    max_depth: int = 7,
-    intensity: float = 4.0,
-    budget: float | str = "35s",
-    max_states: int | None = None,
-    every: bool = False,
-    output: PathLike | None = None,
-    program: int = 1,
-    measure: bool = False,
-) -> DerivedPrograms:
-    """Programs that a call can be computed by, each with its derivation and a proof that it is equal for all inputs.
-
-    Args:
-        call: `"conv(X: f32[1, 8, 7, 7], K: f32[8, 8, 3, 3])"`, `FILE.rules::NAME`, or a model with `node`.
-        rules: libraries with derivations beside EinNet's.
-        default_rules: whether EinNet's are used.
-        targets: only programs of these operators, or lowerings.
-        on: with the lowerings of expressions on these devices.
-        node: where `call` is a model, the name of a node or its result.
-        bind: sizes of symbolic dimensions by name.
-        max_depth: derivations in a row.
-        intensity: operations per element of a generated operator.
-        budget: for search and proofs; seconds, or a text.
-        max_states: expressions to look at, however long that takes.
-        every: all programs, not the ten best.
-        output: a file that the program of the number `program` is written to, as a model with its kernels.
-        measure: whether programs and the call are measured on this machine; then the fastest come first.
-
-    Returns:
-        `.programs`, the cheapest first by estimated milliseconds; `.missed` says why a target has none.
-
-    Raises:
-        DslcError: E0909 for unknown names and for no program to write, E0911 and others for wrong calls.
-
-    Example:
-        >>> import dslc
-        >>> found = dslc.derive("matmul(A: f32[4, 5], B: f32[5, 6])", budget=5, max_states=50, max_depth=2)
-        >>> all(one.proved for one in found.programs)
-        True
-    """
-    from dslc.cli.derive import derivations_of
-    from dslc.semantics.targets import RUNNING
-
-    devices = names_of(on, "a device")
-    for one in devices:
-        if one not in RUNNING:
-            raise wrong(f"{one!r} is none of {', '.join(RUNNING)}")
-    return derivations_of(
-        call, libraries=libraries_of(rules), alone=not default_rules, targets=names_of(targets, "a target"), devices=devices,
-        node=node, bind=sizes_of(bind), max_depth=whole(max_depth, "depth"), intensity=float(intensity), budget=seconds_of(budget),
-        max_states=None if max_states is None else whole(max_states, "number of expressions", 1), every=bool(every),
-        output=None if output is None else path_of(output, "an output"), program=whole(program, "number of a program", 1),
-        measure=bool(measure),
-    )  # fmt: skip
-
-
-def mutants(
-    call: str,
-    *,
-    rules: PathLike | Sequence[PathLike] = (),
-    node: str | None = None,
-    bind: Mapping[str, int] | None = None,
-    depth: int = 4,
-    limit: float = 0.25,
-    budget: float | str = "20s",
-    every: bool = False,
-) -> FoundMutants:
-    """Programs that compute almost what a call does, where they differ, and how they are corrected.
-
-    Args:
-        call: `"conv(X: f32[1, 8, 8, 8], K: f32[8, 8, 3, 3])"`, `FILE.rules::NAME`, or a model with `node`.
-        rules: libraries with partial substitutions.
-        node: where `call` is a model, the name of a node or its result.
-        bind: sizes of symbolic dimensions by name.
-        depth: operators and changes of layout of a mutant.
-        limit: the share of the result that may be computed again.
-        budget: for search and proofs; seconds, or a text.
-        every: all mutants, not the ten best.
-
-    Returns:
-        `.mutants`, the cheapest corrected ones first by estimated milliseconds, then those that are not corrected.
-
-    Raises:
-        DslcError: E0911 and others for wrong calls, regions that are not linear, and unknown sizes.
-
-    Example:
-        >>> import dslc
-        >>> found = dslc.mutants("conv(X: f32[1, 2, 4, 4], K: f32[2, 2, 3, 3], dilation=[2, 2], pads=[2, 2, 2, 2])", budget=8)
-        >>> found.mutants[0].share
-        0.0
-    """
-    from dslc.cli.mutants import mutants_of
-
-    return mutants_of(
-        call, libraries=libraries_of(rules), node=node, bind=sizes_of(bind), depth=whole(depth, "depth", 1), limit=float(limit),
-        budget=seconds_of(budget), every=bool(every),
-    )  # fmt: skip
+    return prove(loaded, inside, workers, "beside" if lock else None)

@@ -1,1 +1,1 @@
-"""What there is: operators, rules, libraries, targets and strategies, as rows of plain values."""
+"""Operators, rules, libraries, targets and strategies, as rows of plain values."""

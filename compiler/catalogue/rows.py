@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -9,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from dslc.cost.targets import LIBRARY
 from dslc.errors import DslcError
-from dslc.inspection.finding import called, onnx_names
+from dslc.inspection.lookup import called, onnx_names
 from dslc.prove.evidence.dependencies import recorded
 from dslc.prove.run.conclusion import trusted_reason
 from dslc.search.rewrites.rulesets import members_of
@@ -71,8 +72,10 @@ class LibraryRow:
 
 @dataclass(frozen=True, slots=True)
 class TargetRow:
-    """Where programs can run: `on` as the command line takes it, `devices` that lowerings name for it, and how many of them;
-    `sheets` are the data sheets that `--device` chooses among, the default first."""
+    """A target: `on` as the command line takes it, `devices` that lowerings name for it, and how many of these there are.
+
+    `sheets` are the data sheets that `--device` chooses among, the default first.
+    """
 
     on: str
     doc: str
@@ -94,28 +97,21 @@ def operators(rules: Rules, of: Iterable[Module] | None = None) -> tuple[Operato
     """The operators of some modules, by default of all of them, by name."""
     chosen = set(rules.modules if of is None else of)
     names = onnx_names(rules)
-    uses: dict[str, int] = {}
-    for _, definition in definitions(rules):
-        for name in called(definition.module, definition.syntax):
-            uses[name] = uses.get(name, 0) + 1
+    uses = Counter(name for _, one in definitions(rules) for name in called(one.module, one.syntax))
     out = []
     for name, op in sorted(rules.operators.items()):
         if op.module in chosen:
             nodes, doc = tuple(names.get(name, ())), first_sentence(op.syntax.doc)
-            out.append(OperatorRow(name, op.signature, doc, nodes, uses.get(name, 0), *place(op)))
+            out.append(OperatorRow(name, op.signature, doc, nodes, uses[name], *place(op)))
     return tuple(out)
 
 
 def definitions(rules: Rules) -> Iterator[tuple[Kind, RuleDef]]:
     """Everything that says that one program may stand for another, with its kind."""
-    for substitution in rules.substitutions.values():
-        yield "substitution", substitution
-    for law in rules.laws.values():
-        yield "law", law
-    for derivation in rules.derivations.values():
-        yield "derivation", derivation
-    for lowering in rules.lowerings.values():
-        yield "lowering", lowering
+    yield from (("substitution", one) for one in rules.substitutions.values())
+    yield from (("law", one) for one in rules.laws.values())
+    yield from (("derivation", one) for one in rules.derivations.values())
+    yield from (("lowering", one) for one in rules.lowerings.values())
 
 
 def all_rules(rules: Rules, of: Iterable[Module] | None = None) -> tuple[RuleRow, ...]:
@@ -125,23 +121,21 @@ def all_rules(rules: Rules, of: Iterable[Module] | None = None) -> tuple[RuleRow
     for name, ruleset in rules.rulesets.items():
         for member in members_of(rules, ruleset):
             sets.setdefault(member, []).append(name)
-    tests: dict[str, int] = {}
-    for test in rules.tests:
-        tests[test.name] = tests.get(test.name, 0) + 1
+    tests = Counter(test.name for test in rules.tests)
     out = []
     for kind, one in definitions(rules):
         if one.module in chosen:
             status, counts, reason = status_of(rules, one)
             row = RuleRow(
                 one.name, kind, status, counts, reason, first_sentence(getattr(one.syntax, "doc", None)),
-                tuple(called(one.module, one.syntax)), tuple(sets.get(one.name, ())), tests.get(one.name, 0), *place(one),
+                tuple(called(one.module, one.syntax)), tuple(sets.get(one.name, ())), tests[one.name], *place(one),
             )  # fmt: skip
             out.append(row)
     return tuple(out)
 
 
 def status_of(rules: Rules, definition: RuleDef) -> tuple[str, bool, str]:
-    """What is written down of a rule: status (empty: nothing), whether that counts here, and its bound or reason."""
+    """The recorded status of a rule (empty: none), whether that counts here, and its bound or reason."""
     if isinstance(definition, DerivationDef | LoweringDef):
         return "", False, ""
     found, counts = recorded(rules, definition)
@@ -178,7 +172,7 @@ def all_targets() -> tuple[TargetRow, ...]:
 
 
 def all_strategies() -> tuple[StrategyRow, ...]:
-    """What `--strategy` takes; the first one is the default."""
+    """The values of `--strategy`; the first one is the default."""
     return tuple(
         StrategyRow(
             name, first_sentence(one.__doc__), tuple(flag(f.name, about, f.default) for f, about in options(one))
@@ -189,7 +183,7 @@ def all_strategies() -> tuple[StrategyRow, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which rows are meant. Names are patterns, qualified or short; what is empty asks nothing."""
+    """A choice of rows. Names are patterns, qualified or short; what is empty asks nothing."""
 
     onnx: Sequence[str] = ()
     operator: Sequence[str] = ()
@@ -214,7 +208,7 @@ class Wanted:
 
 
 def _any(patterns: Sequence[str], names: Iterable[str], form: Callable[[str], str] = str) -> bool:
-    """Whether a name, qualified or short, is what a pattern says; all are where no pattern is given."""
+    """Return whether a name, qualified or short, matches a pattern; all do where no pattern is given."""
     given = [form(pattern) for pattern in patterns]
     return not given or any(
         fnmatchcase(form(written), pattern)

@@ -1,1 +1,1 @@
-"""What `dslc check` and the editor find in rule files: one checker for both."""
+"""Findings in rule files, for `dslc check` and the editor alike; tests and proofs of what they state."""

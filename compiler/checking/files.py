@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from dslc.checking.project import project_of
-from dslc.checking.suppressed import suppress
+from dslc.checking.suppression import suppress
 from dslc.errors import Diagnostic, DslcError
 from dslc.semantics.definitions import Module, Remember, SubstitutionDef, afresh
 from dslc.semantics.library import Rules, load_many
@@ -63,7 +63,7 @@ def modules_at(rules: Rules, paths: Iterable[Path]) -> list[Module]:
 def meant(
     rules: Rules, modules: Sequence[Module], overlapping: bool = False, remember: Remember = afresh
 ) -> list[Diagnostic]:
-    """What is wrong with the meaning of some modules, in no order. What takes long is asked of `remember` first."""
+    """Mistakes in the meaning of some modules, in no order. What takes long is asked of `remember` first."""
     from dslc.interpret.check import check_all
     from dslc.interpret.special import unlabelled
     from dslc.semantics.trust import template_of

@@ -1,4 +1,4 @@
-"""Edits that diagnostics come with, made: all that help, until none is left."""
+"""Findings in files, folders and libraries, and the edits that they come with, made: all that help, until none is left."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dslc.checking.files import check_files
 from dslc.checking.incremental import Edited
-from dslc.errors import Diagnostic, Fix
+from dslc.diagnostics.render import render
+from dslc.errors import Diagnostic, DslcError, Fix, error
+from dslc.semantics.installed import find_library
+from dslc.store import rule_files, write_file
+from dslc.syntax.parser import read_source
 
 ROUNDS = 20  #: rounds after which mending ends: one edit may make room for another
 
@@ -54,7 +59,7 @@ def _own(finding: Diagnostic, path: Path) -> bool:
 
 
 def _better(before: Sequence[Diagnostic], after: Sequence[Diagnostic], tried: Sequence[Diagnostic]) -> bool:
-    """Whether less is found; or as much, and instead of what was mended only what comes with an edit of its own, or wrong syntax."""
+    """True where less is found; or as much, and in the place of what was mended only findings with edits, or wrong syntax."""
     if _weight(after) != _weight(before):
         return _weight(after) < _weight(before)
     known = {(one.code, one.message) for one in before}
@@ -64,13 +69,13 @@ def _better(before: Sequence[Diagnostic], after: Sequence[Diagnostic], tried: Se
 
 
 def _weight(findings: Iterable[Diagnostic]) -> tuple[int, int]:
-    """What an edit must make less: how early it ends the check of a file, and then how much is found."""
+    """A measure that an edit must lower: how early the check of a file ends, and then how much is found."""
     stages = [_stage(one) for one in findings]
     return -min(stages, default=4), len(stages)
 
 
 def _stage(finding: Diagnostic) -> int:
-    """How much of a file is checked where there is such a finding: with wrong syntax no names, with wrong imports no meaning."""
+    """The stage that a finding lets a check reach: with wrong syntax no names, with wrong imports no meaning."""
     if finding.severity != "error":
         return 3
     return (
@@ -94,3 +99,68 @@ def applied(text: str, fixes: Iterable[Fix]) -> str:
     for fix in sorted(fixes, key=lambda each: each.span.start, reverse=True):
         text = text[: fix.span.start] + fix.text + text[fix.span.end :]
     return text
+
+
+def files_of(names: Sequence[str]) -> list[Path]:
+    """The files that paths and names of installed libraries stand for.
+
+    Raises:
+        DslcError: E0902 or E0203 where there is no such thing.
+    """
+    out: list[Path] = []
+    for name in names:
+        path = Path(name)
+        if not path.exists() and path.suffix != ".rules" and "/" not in name:
+            folder, rest = find_library(name)
+            if folder is None:
+                message = f"no file, folder or installed library is named `{name}`"
+                raise error("E0203", message, path=name, exit_code=2)
+            out += [folder / (rest.replace(".", "/") + ".rules")] if rest else sorted(folder.glob("*.rules"))
+        else:
+            out += rule_files([name])
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Findings of `dslc check` in some rule files, in the order of their places; `str` gives the text that it prints."""
+
+    files: tuple[Path, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True where there is no error; warnings may be left."""
+        return not any(finding.severity == "error" for finding in self.diagnostics)
+
+    def __str__(self) -> str:
+        if not self.diagnostics:
+            return f"{len(self.files)} file{'s' * (len(self.files) != 1)} checked, nothing found"
+        return render(self.diagnostics, "full").rstrip()
+
+
+def checked(names: Sequence[str], overlapping: bool = False) -> Checked:
+    """The findings in files, folders and libraries. Raises DslcError as `files_of`."""
+    paths = files_of(names)
+    # a file that is named stands for itself; of a folder or a library every file is meant
+    folders = {path.parent for name in names if not Path(name).is_file() for path in files_of([name])}
+    return Checked(tuple(paths), tuple(check_files(paths, overlapping, sorted(folders))))
+
+
+def fixed(names: Sequence[str]) -> list[Mended]:
+    """Makes the edits that findings come with, in files on the disk. Raises DslcError as `files_of`, and E0903."""
+    out = []
+    files = Edited()
+    for path in files_of(names):
+        whole = path.resolve()
+        try:
+            text = read_source(whole).text
+        except DslcError:
+            continue  # it is said when the file is checked
+        files.edit(whole, text)
+        mended = mend(files, whole)
+        files.close(whole)
+        if mended.text != text:
+            write_file(path, mended.text)
+            out.append(mended)
+    return out

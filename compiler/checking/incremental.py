@@ -72,7 +72,7 @@ class Edited(Files):
         return finding
 
     def load(self, path: Path) -> Rules:
-        """What a file and its imports define. Raises DslcError."""
+        """The definitions of a file and its imports. Raises DslcError."""
         return load_many([path], files=self)
 
     def load_readable(self, path: Path) -> Rules:
@@ -103,7 +103,7 @@ class Edited(Files):
         return FileFindings(tuple(kept), tuple(recall.left))
 
     def concerns(self, path: Path, other: Path) -> bool:
-        """Whether what a file says may depend on another one: it imports that, or could not be loaded."""
+        """Return whether findings in a file may depend on another one: it imports that, or could not be loaded."""
         return path not in self.loaded or str(other) in self.loaded[path]
 
     def looks(self, path: Path) -> Iterator[FileFindings]:

@@ -1,11 +1,10 @@
-"""What is remembered of definitions between two checks: a check is done again only where something that it rests on has changed."""
+"""Findings that are kept between two checks: a check is done again only where something that it rests on has changed."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from dslc.errors import Diagnostic, Span
 from dslc.prove.evidence.digest import bare, meanings, words_of
@@ -33,20 +32,13 @@ class _Text:
     terms: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What a check found, and the syntax that it spoke of: its places are those of these very objects."""
-
-    found: tuple[Diagnostic, ...]
-    about: tuple[t.Node, ...]
-
-
 @dataclass(eq=False)
 class CheckMemory:
     """Findings of earlier checks, by the check and a digest of all that it rests on."""
 
     _texts: dict[int, _Text] = field(default_factory=dict)
-    _known: dict[tuple[str, str], _Known] = field(default_factory=dict)
+    #: findings of a check and a digest, and the syntax that they speak of: their places are those of these very objects
+    known: dict[tuple[str, str], tuple[tuple[Diagnostic, ...], tuple[t.Node, ...]]] = field(default_factory=dict)
 
     def of(self, rules: Rules) -> Recall:
         """The memory as it serves one look at some rules."""
@@ -55,7 +47,7 @@ class CheckMemory:
         return Recall(self, rules)
 
     def text(self, syntax: t.Node) -> _Text:
-        """What is read of a definition."""
+        """The part of a definition that checks read."""
         found = self._texts.get(id(syntax))
         if found is None:
             text = show(bare(syntax))
@@ -63,18 +55,6 @@ class CheckMemory:
             digest = hashlib.sha256(f"{type(syntax).__name__}\0{text}".encode()).hexdigest()
             found = self._texts[id(syntax)] = _Text(syntax, digest, words_of(text), terms)
         return found
-
-    def known(self, check: str, digest: str, about: tuple[t.Node, ...]) -> tuple[Diagnostic, ...] | None:
-        """What a check found; findings with places only where these are still those of the same syntax."""
-        found = self._known.get((check, digest))
-        if found is None or (found.found and [id(one) for one in found.about] != [id(one) for one in about]):
-            return None
-        return found.found
-
-    def keep(self, check: str, digest: str, about: tuple[t.Node, ...], found: Sequence[Diagnostic]) -> None:
-        if len(self._known) >= MOST:
-            del self._known[next(iter(self._known))]
-        self._known[check, digest] = _Known(tuple(found), about if found else ())
 
 
 @dataclass(eq=False)
@@ -91,18 +71,22 @@ class Recall:
         self, check: str, definition: Checkable, find: Callable[[], Sequence[Diagnostic]]
     ) -> Sequence[Diagnostic]:
         digest, about = self._rests_on(definition)
-        known = self.memory.known(check, digest, about)
-        if known is None:
-            self.left.append(partial(self._do, check, digest, about, find))
-            return ()
-        return known
+        memory = self.memory.known
+        found, spoken_of = memory.get((check, digest), (None, ()))
+        if found is not None and (not found or [*map(id, spoken_of)] == [*map(id, about)]):
+            return found
 
-    def _do(self, check: str, digest: str, about: tuple[t.Node, ...], find: Callable[[], Sequence[Diagnostic]]) -> None:
-        try:
-            found = find()
-        except Exception as failure:  # a bug of one check takes no other findings away
-            found = [bug(failure, about[0].span)]
-        self.memory.keep(check, digest, about, found)
+        def do() -> None:
+            try:
+                findings = tuple(find())
+            except Exception as failure:  # a bug of one check takes no other findings away
+                findings = (bug(failure, about[0].span),)
+            if len(memory) >= MOST:
+                del memory[next(iter(memory))]
+            memory[check, digest] = findings, about if findings else ()
+
+        self.left.append(do)
+        return ()
 
     def _rests_on(self, definition: Checkable) -> tuple[str, tuple[t.Node, ...]]:
         """A digest of a definition and of every operator, function and trait that it reaches, and their syntax."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dslc.diagnostics.registry import pages
-from dslc.errors import Diagnostic, DslcError, SourceText, Span
+from dslc.errors import Diagnostic, DslcError, SourceText, Span, did_you_mean
 
 NAME = "pyproject.toml"
 #: what the table may have, and what each is
@@ -29,7 +28,7 @@ _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What a `pyproject.toml` says; `path` is None where none has the table. Files among `rules` are meant from its folder."""
+    """Settings of a `pyproject.toml`; `path` is None where none has the table. Files among `rules` are meant from its folder."""
 
     path: Path | None = None
     ignore: frozenset[str] = frozenset()
@@ -74,19 +73,16 @@ def _read(path: Path, text: str) -> Project | None:
     problems = [found for key, value in table.items() if (found := _problem(source, key, value)) is not None]
     if problems:
         raise DslcError(problems)
-    rules = tuple(_from(path.parent, each) for each in table.get("rules", ()))
+    # a library's name is as it is, a file or folder is found from anywhere
+    rules = tuple(
+        str(path.parent / one) if "/" in one or one.endswith(".rules") else one for one in table.get("rules", ())
+    )
     return Project(path, frozenset(table.get("ignore", ())), rules, table.get("budget"), table.get("target"))
-
-
-def _from(folder: Path, library: str) -> str:
-    """A library's name as it is, and a file's or folder's as it is found from anywhere."""
-    return str(folder / library) if "/" in library or library.endswith(".rules") else library
 
 
 def _problem(source: SourceText, key: str, value: Any) -> Diagnostic | None:
     if key not in KEYS:
-        close = difflib.get_close_matches(key, KEYS, n=1)
-        hint = f"did you mean `{close[0]}`?" if close else "one of " + ", ".join(KEYS)
+        hint = did_you_mean(key, KEYS, "one of " + ", ".join(KEYS))
         return _diagnostic(f"`[tool.dslc]` has no key `{key}`", place(source, key), hint)
     wanted = f"`{key}` is {KEYS[key]}"
     if key in _LISTS:
@@ -95,9 +91,8 @@ def _problem(source: SourceText, key: str, value: Any) -> Diagnostic | None:
         for code in value if key == "ignore" else ():
             if not (code.startswith("W") and code in pages()):
                 why = "is an error, and only warnings are ignored" if code in pages() else "is the code of no warning"
-                return _diagnostic(
-                    f"`{code}` {why}", place(source, key, f'"{code}"'), "`dslc explain --list` has all codes"
-                )
+                at, hint = place(source, key, f'"{code}"'), "`dslc explain --list` has all codes"
+                return _diagnostic(f"`{code}` {why}", at, hint)
         return None
     if not isinstance(value, str) or not value.strip():
         return _diagnostic(wanted, place(source, key))
@@ -105,7 +100,7 @@ def _problem(source: SourceText, key: str, value: Any) -> Diagnostic | None:
 
 
 def place(source: SourceText, key: str, value: str | None = None) -> Span:
-    """Where a key of the table stands, or a value of it; the table's own line where it is written in another way."""
+    """The place of a key of the table, or of a value of it; the table's own line where it is written in another way."""
     table = _TABLE.search(source.text)
     if table is None:
         return Span(source, 0, 0)

@@ -1,4 +1,4 @@
-"""What commands do without being told: `rules`, `budget` and `target` of `[tool.dslc]`, as values of their options."""
+"""Defaults of a project: `rules`, `budget` and `target` of `[tool.dslc]`, as values of options."""
 
 from __future__ import annotations
 

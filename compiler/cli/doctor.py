@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 PATIENCE = 10  #: seconds that a driver has to answer
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What may be done about something, and what one has of it."""
+class Advice(NamedTuple):
+    """Something to do, and its benefit."""
 
     do: str
     why: str
@@ -26,17 +26,17 @@ def command(cache: Path | None, clear_kernels: bool) -> int:
     """Report on the machine, the runtimes, the libraries and the caches, and advise. Exit code 1 where something is missing."""
     from rich.text import Text
 
-    from dslc.cli.tables import console, print_table
+    from dslc.terminal import print_table, wide_console
 
     if clear_kernels:
         from dslc.codegen.host.library import clear
 
         count = clear(cache)
-        console().print(f"deleted {count} librar{'y' if count == 1 else 'ies'} of kernels")
+        wide_console().print(f"deleted {count} librar{'y' if count == 1 else 'ies'} of kernels")
     found = facts(cache)
     print_table(("", ""), [(name, text if fine else Text(text, "red")) for name, text, fine in found], lines="none")
-    for one in advice(cache):
-        console().print(Text.assemble(("advice", "bold"), f" {one.do}: {one.why}"))
+    for do, why in advice(cache):
+        wide_console().print(Text.assemble(("advice", "bold"), f" {do}: {why}"))
     return 0 if all(fine for _, _, fine in found) else 1
 
 
@@ -45,6 +45,7 @@ def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
     import sys
     from importlib import metadata
 
+    from dslc.catalogue.rows import all_libraries
     from dslc.cost.cache import CostCache
     from dslc.cost.machine import allowed_cpus, available_memory, default_threads, device
     from dslc.version import __version__
@@ -67,13 +68,16 @@ def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
     out.append(("cache", f"{opened.path}: {costs} costs, {verdicts} verdicts, {size / 2**20:.1f} MiB", not caught))
     out.extend(("cache", text, False) for text in caught)
     out.extend(_kernels(cache))
-    out.extend(_gpu())
-    out.extend(_libraries())
+    by = f"; plans run by {', '.join(bindings())}" if bindings() else ""
+    out.extend(("GPU", f"{one}{by}", True) for one in devices() or ["none"])
+    for one in all_libraries():
+        about = f"{one.version or '(no version)'}: {one.operators} operators, {one.rules} rules, {one.path}"
+        out.append(("library", f"{one.name}: {one.problem}" if one.problem else f"{one.name} {about}", not one.problem))
     return out
 
 
 def advice(cache: Path | None) -> Iterator[Advice]:
-    """What may be done about what is missing, old, small or busy here."""
+    """Advice about what is missing, old, small or busy here."""
     import os
 
     from dslc.codegen.host.compiler import NotBuilt, compiler
@@ -88,7 +92,8 @@ def advice(cache: Path | None) -> Iterator[Advice]:
     folder = cache_folder(cache)
     if problem := unwritable(folder):
         yield Advice(
-            "set DSLC_CACHE to a folder that can be written", f"{folder}: {problem}; every run measures and proves anew"
+            "set DSLC_CACHE to a folder that can be written",
+            f"{folder}: {problem}; every run measures and proves anew",
         )
     cpus = len(allowed_cpus())
     if cpus == 1:
@@ -126,13 +131,14 @@ def _outdated() -> Iterator[Advice]:
             continue
         try:
             have = metadata.version(need.name)
-        except metadata.PackageNotFoundError:
-            yield Advice(f"pip install '{need.name}{need.specifier}'", "it is not installed")
-            continue
-        if not need.specifier.contains(have, prereleases=True):
-            yield Advice(
-                f"pip install '{need.name}{need.specifier}'", f"{have} is installed, and dslc is not tried with it"
+            fine, why = (
+                need.specifier.contains(have, prereleases=True),
+                f"{have} is installed, and dslc is not tried with it",
             )
+        except metadata.PackageNotFoundError:
+            fine, why = False, "it is not installed"
+        if not fine:
+            yield Advice(f"pip install '{need.name}{need.specifier}'", why)
 
 
 def devices() -> list[str]:
@@ -159,22 +165,13 @@ def bindings() -> list[str]:
 
     found = []
     for name in ("cuda.core", "pycuda"):
-        try:
-            there = find_spec(name) is not None
-        except (ImportError, ValueError):
-            there = False
-        found += [name] if there else []
+        with suppress(ImportError, ValueError):
+            found += [name] if find_spec(name) is not None else []
     return found
 
 
-def _gpu() -> list[tuple[str, str, bool]]:
-    found = devices()
-    by = f"; plans run by {', '.join(bindings())}" if bindings() else ""
-    return [("GPU", f"{one}{by}", True) for one in found] or [("GPU", f"none{by}", True)]
-
-
 def _instructions() -> list[tuple[str, str, bool]]:
-    """What the processor can do, and what kernels are written for where that is something else."""
+    """The processor's level of instructions, and that of kernels where it is another one."""
     from dslc.codegen.host.processor import VARIABLE, here, processor, runnable
     from dslc.errors import DslcError
 
@@ -202,7 +199,7 @@ def _kernels(cache: Path | None) -> list[tuple[str, str, bool]]:
 
 
 def _runtime() -> tuple[str, str, bool]:
-    """Whether a model runs in a process of its own, and what a run costs beside the work."""
+    """A run of an empty model in a process of its own: its overhead."""
     from dslc.cost.process import Worker, WorkerFailed
     from dslc.onnx.microbenchmarks import empty_model
 
@@ -212,19 +209,3 @@ def _runtime() -> tuple[str, str, bool]:
     except (WorkerFailed, OSError) as problem:
         return ("a run", str(problem), False)
     return ("a run", f"an empty model takes {seconds * 1e6:.1f} us", True)
-
-
-def _libraries() -> list[tuple[str, str, bool]]:
-    """Every library that can be named here; a broken one says why."""
-    from dslc.catalogue.rows import all_libraries
-
-    return [
-        ("library", f"{one.name}: {one.problem}", False)
-        if one.problem
-        else (
-            "library",
-            f"{one.name} {one.version or '(no version)'}: {one.operators} operators, {one.rules} rules, {one.path}",
-            True,
-        )
-        for one in all_libraries()
-    ]

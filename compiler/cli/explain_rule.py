@@ -1,12 +1,12 @@
-"""What a library says about one of its definitions: text, statement, guards and how far it is proved."""
+"""The description of a definition of a library: text, statement, guards and how far it is proved."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dslc.errors import Diagnostic, DslcError
+from dslc.inspection.describe import trait_texts
+from dslc.inspection.lookup import definition_named
 from dslc.semantics.numerics import NONFINITE, error_of, numerics_of
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
@@ -32,22 +32,8 @@ def _all(rules: Rules) -> dict[str, tuple[str, Any]]:
     return found
 
 
-def _find(name: str, known: dict[str, tuple[str, Any]]) -> str:
-    if name in known:
-        return name
-    short = [full for full in known if full.rpartition(".")[2] == name]
-    if len(short) == 1:
-        return short[0]
-    if short:
-        hint = f"say one of {', '.join(short)}"
-        raise DslcError([Diagnostic("E0909", f"several libraries define `{name}`", hint=hint)], exit_code=2)
-    close = difflib.get_close_matches(name, [*known, *(full.rpartition(".")[2] for full in known)], n=1)
-    hint = f"did you mean `{close[0]}`?" if close else "`--rules LIB` names another library to look in"
-    raise DslcError([Diagnostic("E0909", f"no rule or operator is named `{name}`", hint=hint)], exit_code=2)
-
-
 def _status(rules: Rules, definition: Any) -> list[str]:
-    """How much is known to be true of a definition, from its library's lock; then each prover's answer."""
+    """The status of a definition from its library's lock; then each prover's answer."""
     from dslc.prove.evidence.dependencies import recorded
     from dslc.prove.run.conclusion import trusted_reason
     from dslc.semantics.definitions import PropertyDef, SubstitutionDef
@@ -91,8 +77,10 @@ def explain_rule(name: str, libraries: Sequence[str] = ()) -> str:
     own = library_of(name)
     rules = load_many(libraries or (own or "std",))
     known = _all(rules)
-    full = _find(name, known)
-    kind, definition = known[full]
+    kind, definition = definition_named(
+        known, name, "rule or operator", "`--rules LIB` names another library to look in"
+    )
+    full = definition.name
     syntax: t.Item = definition.syntax
     doc = getattr(syntax, "doc", None)
     lines = [f"{full}: {kind}, {definition.syntax.span}", ""]
@@ -112,18 +100,8 @@ def explain_rule(name: str, libraries: Sequence[str] = ()) -> str:
         lines.append(f"error: {error:g} of the largest element at most, in 32 bits")
     if NONFINITE in said:
         lines.append("    `dslc optimize --strict-floats` leaves it out")
-    traits = rules.traits.get(full)
-    if traits is not None:
-        flags = [
-            word for word in ("associative", "commutative", "idempotent", "involution") if getattr(traits, word, False)
-        ]
-        flags += [
-            f"{word} {getattr(traits, word)}"
-            for word in ("identity", "absorbing")
-            if getattr(traits, word, None) is not None
-        ]
-        flags += [f"{word} {other}" for word, other in getattr(traits, "named", {}).items()]
-        lines += [f"properties: {', '.join(flags)}"] if flags else []
+    flags = trait_texts(rules, full)
+    lines += [f"properties: {', '.join(flags)}"] if flags else []
     tests = [test for test in rules.tests if test.name == full]
     if kind == "substitution":
         lines.append(f"tests: {len(tests)}")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from dslc.cli.terminal import say
 from dslc.errors import Diagnostic, DslcError
 from dslc.store import write_file
+from dslc.terminal import say
 
 
 @click.command()
@@ -22,7 +22,7 @@ def command(name: str, form: str, out: Path, skip: bool) -> int:
 
     A rule that needs more than its format can say is reported, and nothing is written; exit code 1.
     """
-    from dslc.cli.check import files_of
+    from dslc.checking.fixes import files_of
     from dslc.diagnostics.render import full, wants_color
     from dslc.foreign.exporter import export_rule
     from dslc.foreign.reverses import in_source_order

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dslc.cli.options import form_option, time_option
-from dslc.errors import Diagnostic, DslcError
+from dslc.errors import error
 
 if TYPE_CHECKING:
     from dslc.egraph.extract import Extraction, ExtractionProblem
@@ -25,18 +25,17 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
     best program so far, so none ends above the one before it; one that finds none in its time is left out. Ctrl-C ends it with what
     was found so far.
     """
-    from dslc.cli.tables import print_table
-    from dslc.cli.terminal import console
     from dslc.egraph.extract.file import read
     from dslc.prove.garbage import gc_paused
     from dslc.reporting.records import record_text
+    from dslc.terminal import console, print_table
 
     with gc_paused():
         egraph = read(file)
         problem = egraph.problem()
         rows = _extracted(problem, time_limit)
     if not rows:
-        raise DslcError([Diagnostic("E1104", "each of its programs costs more than a number holds", path=str(file))])
+        raise error("E1104", "each of its programs costs more than a number holds", path=str(file))
     if output_format == "json":
         entries = []
         for name, found, seconds in rows:
@@ -60,7 +59,7 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
 
 
 def _extracted(problem: ExtractionProblem, limit: float) -> list[tuple[str, Extraction, float]]:
-    """What each extractor found in so many seconds, and the seconds that it took."""
+    """The extraction of each extractor within so many seconds, and the seconds that it took."""
     import time
 
     from dslc.deadline import Deadline

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import click
 
-from dslc.cli.terminal import say
 from dslc.errors import Diagnostic, DslcError, SourceText
 from dslc.outside import in_stream
-from dslc.store import write_file
+from dslc.store import rule_files, write_file
 from dslc.syntax.parser import decode, read_source
 from dslc.syntax.printer import format_source
-
-
-def rule_files(paths: Sequence[str]) -> Iterator[Path]:
-    """The given files, and every `.rules` file in the given folders.
-
-    Raises:
-        DslcError: E0902 where nothing has that name.
-    """
-    for name in paths:
-        path = Path(name)
-        if path.is_dir():
-            yield from sorted(entry for entry in path.rglob("*.rules") if entry.is_file())
-        elif path.exists():
-            yield path
-        else:
-            raise DslcError([Diagnostic("E0902", f"no file or folder is named {name}", path=name)], exit_code=2)
+from dslc.terminal import say
 
 
 def _diff(source: SourceText, text: str) -> str:

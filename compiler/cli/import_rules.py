@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dslc.cli.bars import CommandBar
-from dslc.cli.options import budget_option, form_option, timeout_option
-from dslc.errors import Diagnostic, DslcError
+from dslc.cli.options import PATH, form_option, option, print_record, time_option, timeout_option
+from dslc.errors import error
 from dslc.store import write_file
+from dslc.terminal import CommandBar
 
 if TYPE_CHECKING:
-    from dslc.foreign.importer import Progress
     from dslc.foreign.outcomes import Import, Outcome
 
 _FORMS = ("taso", "tensat", "flexflow")
@@ -29,60 +28,43 @@ _LISTING = ("guarded", "undecided", "rejected", "unbound", "impossible")
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--from", "form", type=click.Choice(_FORMS), required=True, help="Whose format the file has.")
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="OUT.rules")
-@click.option(
-    "--library", metavar="NAME", help="Name of the library (default: the file's, unless a library of dslc has it)."
-)
-@click.option("--force", is_flag=True, help="Replace OUT.rules also where it is no unchanged import.")
-@click.option("--pairs/--no-pairs", default=None, help="TENSAT: two lines are one rule (else found out from the file).")
-@click.option(
+@click.argument("file", type=PATH)
+@option("--from", "form", type=click.Choice(_FORMS), required=True, help="Whose format the file has.")
+@option("-o", "--output", "out", type=PATH, required=True, metavar="OUT.rules")
+@option("--library", metavar="NAME", help="Name of the library (default: the file's, unless a library of dslc has it).")
+@option("--force", is_flag=True, help="Replace OUT.rules also where it is no unchanged import.")
+@option("--pairs/--no-pairs", default=None, help="TENSAT: two lines are one rule (else found out from the file).")
+@option(
     "--numbering",
     type=click.Choice(("taso", "flexflow")),
     default=None,
     help="Protobuf: whose numbers (else found out from the file).",
 )
-@click.option(
+@option(
     "--axes",
     type=click.Choice(("outer", "inner")),
     default=None,
     help="FlexFlow: which axis parallel dimension 0 is, the outermost or the innermost (else found out from the file).",
 )
-@click.option(
-    "--guards/--no-guards", default=True, show_default=True, help="Look for a guard for each wrong rule (seconds each)."
-)
-@click.option(
+@option("--guards/--no-guards", default=True, help="Look for a guard for each wrong rule (seconds each).")
+@option(
     "--workers",
     "--jobs",
     "workers",
     type=click.IntRange(0, 256),
     default=2,
-    show_default=True,
     help="Processes that prove.",
 )
 @timeout_option("For one prover and rule.", "30s", "--limit")
-@budget_option("Stop after this time, with what is decided until then.")
-@click.option("--no-cache", is_flag=True, help="Decide everything again, and keep nothing for the next run.")
+@time_option("--budget", help="Stop after this time, with what is decided until then.")
+@option("--no-cache", is_flag=True, help="Decide everything again, and keep nothing for the next run.")
 @form_option()
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@option("-q", "--quiet", is_flag=True, help="No progress.")
 def command(
-    file: Path,
-    form: str,
-    out: Path,
-    library: str | None,
-    force: bool,
-    pairs: bool | None,
-    numbering: Literal["taso", "flexflow"] | None,
-    axes: Literal["outer", "inner"] | None,
-    guards: bool,
-    workers: int,
-    timeout: float,
-    budget: float | None,
-    no_cache: bool,
-    output_format: str,
-    quiet: bool,
-) -> int:
+    file: Path, form: str, out: Path, library: str | None, force: bool, pairs: bool | None,
+    numbering: Literal["taso", "flexflow"] | None, axes: Literal["outer", "inner"] | None, guards: bool, workers: int,
+    timeout: float, budget: float | None, no_cache: bool, output_format: str, quiet: bool,
+) -> int:  # fmt: skip
     """Import the rules of another project.
 
     Each is proved, or left out with the reason; wrong ones come with a counterexample. What is left out stands as a
@@ -100,25 +82,19 @@ def command(
     rules = read_rules(form, file, pairs, numbering)
     if not rules:
         hint = "nothing was written"
-        raise DslcError([Diagnostic("E1001", "the file holds no rules", path=str(file), hint=hint)])
+        raise error("E1001", "the file holds no rules", path=str(file), hint=hint)
     origin = file.name if re.fullmatch(r"[\w.,+ -]+", file.name) else f"a {form} file"
     cache = None if no_cache else cache_folder() / "import"
     with CommandBar("importing", quiet or output_format == "json") as bar:
+
+        def told(done: int, total: int, counts: Counter[Outcome]) -> None:
+            most = counts.most_common(IMPORT_RULES_OUTCOMES)
+            bar.tell(done, total, ", ".join(f"{count} {outcome}" for outcome, count in most))
+
         try:
             found = import_rules(
-                rules,
-                form,
-                out,
-                workers,
-                timeout,
-                _told(bar),
-                guards,
-                axes,
-                origin=origin,
-                cache=cache,
-                budget=budget,
-                library=name,
-            )
+                rules, form, out, workers, timeout, told, guards, axes, origin=origin, cache=cache, budget=budget, library=name
+            )  # fmt: skip
         except KeyboardInterrupt:
             kept = "" if no_cache else "; they are kept, and the same command goes on with the others"
             bar.stop()
@@ -128,9 +104,7 @@ def command(
     write_file(out, stamped(imported_text(found, form, origin, name if name != out.stem else "")))
     note = write_proofs(out, found.rules)
     if output_format == "json":
-        from dslc.reporting.records import record_text
-
-        click.echo(record_text("import-rules", as_json(found)), nl=False)
+        print_record("import-rules", as_json(found))
     else:
         click.echo(f"{len(rules)} rules of {file.name}; {out} holds those that are proved")
         _summary(found)
@@ -144,7 +118,7 @@ def command(
 
 
 def _library_name(wanted: str | None, out: Path) -> str:
-    """What the library is called: as its file, unless dslc knows another library of that name.
+    """The name of the library: that of its file, unless dslc knows another library of that name.
 
     Raises:
         DslcError: E0906 where the wanted name is none.
@@ -156,12 +130,12 @@ def _library_name(wanted: str | None, out: Path) -> str:
         return out.stem if folder is None or folder.resolve() == out.resolve().parent else f"{out.stem}_imported"
     if not wanted.isidentifier():
         hint = "a name of the language: letters, digits and `_`"
-        raise DslcError([Diagnostic("E0906", f"{wanted!r} is no name of a library", hint=hint)], exit_code=2)
+        raise error("E0906", f"{wanted!r} is no name of a library", hint=hint, exit_code=2)
     return wanted
 
 
 def _check_output(file: Path, out: Path, force: bool) -> None:
-    """Whether OUT can be written at the end, which may be minutes away.
+    """Checks that OUT can be written at the end, which may be minutes away.
 
     Raises:
         DslcError: E0906, E0908, E0903 or E0910.
@@ -173,20 +147,20 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
         name = name if name.isidentifier() else f"rules_{name}"
         hint = f"NAME has letters, digits and `_`, as it is a name in the language: `{out.with_name(name + '.rules')}` works"
         message = f"{out} is no name of a rule file: it is NAME.rules"
-        raise DslcError([Diagnostic("E0906", message, path=str(out), hint=hint)], exit_code=2)
+        raise error("E0906", message, path=str(out), hint=hint, exit_code=2)
     if out.exists() and file.exists() and out.samefile(file):
-        raise DslcError([Diagnostic("E0908", f"{out} would overwrite the input", path=str(out))], exit_code=2)
+        raise error("E0908", f"{out} would overwrite the input", path=str(out), exit_code=2)
     if out.is_dir():
         hint = f"name a file in it: `{out / 'imported.rules'}`"
-        raise DslcError([Diagnostic("E0903", f"cannot write {out}: it is a folder", path=str(out), hint=hint)])
+        raise error("E0903", f"cannot write {out}: it is a folder", path=str(out), hint=hint)
     folder = out.resolve().parent
     if not folder.is_dir():
-        raise DslcError([Diagnostic("E0903", f"cannot write {out}: no such folder", path=str(out))])
+        raise error("E0903", f"cannot write {out}: no such folder", path=str(out))
     try:
         with TemporaryFile(dir=folder):
             pass
     except OSError as failure:
-        raise DslcError([Diagnostic("E0903", f"cannot write {out}: {failure.strerror}", path=str(out))]) from None
+        raise error("E0903", f"cannot write {out}: {failure.strerror}", path=str(out)) from None
     if out.exists() and not force:
         try:
             mine = is_stamped(out.read_text("utf-8"))
@@ -195,7 +169,7 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
         if not mine:
             hint = "name another file, or say --force"
             message = f"{out} exists, and is no import or was changed since"
-            raise DslcError([Diagnostic("E0910", message, path=str(out), hint=hint)], exit_code=2)
+            raise error("E0910", message, path=str(out), hint=hint, exit_code=2)
 
 
 def _summary(found: Import) -> None:
@@ -229,14 +203,3 @@ def _summary(found: Import) -> None:
             click.echo(f"{rule.name}: {rule.outcome}" + (f": {rule.reason}" if rule.reason else ""))
         if len(rules) > LISTED:
             click.echo(f"... and {len(rules) - LISTED} more that are {outcome} (--output-format json lists all)")
-
-
-def _told(bar: CommandBar) -> Progress:
-    """Shows on a bar how many rules have the outcomes that are most frequent so far."""
-
-    def told(done: int, total: int, counts: Counter[Outcome]) -> None:
-        bar.tell(
-            done, total, ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common(IMPORT_RULES_OUTCOMES))
-        )
-
-    return told

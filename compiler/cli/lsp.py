@@ -15,12 +15,12 @@ def command(stdio: bool) -> int:
     try:
         from dslc.lsp.server import server
     except ImportError as missing:
-        from dslc.errors import Diagnostic, DslcError
+        from dslc.errors import error
 
         if (missing.name or "").partition(".")[0] not in {"pygls", "lsprotocol"}:
             raise
         message, hint = f"`dslc lsp` needs the package {missing.name}", "`pip install 'dslc[lsp]'`"
-        raise DslcError([Diagnostic("E0907", message, hint=hint)]) from None
+        raise error("E0907", message, hint=hint) from None
     if sys.stdin.isatty():
         click.echo("waiting for an editor; Ctrl-C ends this", err=True)
     # whatever prints into the standard output otherwise would be read as a message

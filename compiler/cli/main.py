@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gc
 import importlib
 import os
@@ -16,8 +15,8 @@ import click
 
 from dslc.cli.defaults import COMMANDS as CONFIGURED
 from dslc.cli.defaults import defaults
-from dslc.cli.terminal import guarded, say
 from dslc.prove.garbage import gc_paused
+from dslc.terminal import guarded, say
 from dslc.version import __version__
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ COMMANDS = {
     "explain": ("dslc.cli.explain", "Explain a diagnostic's code, a rule or an operator."),
     "new": ("dslc.cli.new", "Start a rule library."),
     "import-rules": ("dslc.cli.import_rules", "Import rule files of TASO, TENSAT or FlexFlow, proved."),
-    "export-rules": ("dslc.cli.export_rules", "Write substitutions as rule files of TASO, TENSAT or FlexFlow."),
+    "export-rules": ("dslc.cli.export_rules", "Write substitutions as a rule file of TASO."),
     "generate": ("dslc.cli.generate", "Find rules between graphs of some operators, and prove them."),
     "optimize": ("dslc.cli.optimize", "Make an ONNX model faster."),
     "report": ("dslc.cli.report", "Make a page of a report of `dslc optimize`."),
@@ -71,9 +70,10 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            close = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f" Did you mean `{close[0]}`?" if close else " `dslc --help` lists all commands."
-            ctx.fail(f"there is no command `{name}`.{hint}")
+            from dslc.errors import did_you_mean
+
+            hint = did_you_mean(name, COMMANDS, "`dslc --help` lists all commands.")
+            ctx.fail(f"there is no command `{name}`. {hint[0].upper()}{hint[1:]}")
         found = super().resolve_command(ctx, args)
         if name in CONFIGURED and found[1] is not None and not ctx.resilient_parsing:
             ctx.default_map = {name: defaults(name, found[1], args)}

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from dslc.errors import Diagnostic, DslcError
+from dslc.errors import error
 from dslc.store import write_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 
 _ROOT = """dslc 1
-# What this library is about.
+# A line about this library.
 library {name} 0.1.0
 requires std >=0.1
 
@@ -67,11 +67,11 @@ def command(name: str, folder: Path | None) -> None:
     """Start a rule library: a folder with a rule file and what pip needs to install it."""
     if _NAME.fullmatch(name) is None:
         hint = "lower-case words joined by dots, such as acme.conv"
-        raise DslcError([Diagnostic("E0906", f"`{name}` cannot be the name of a library", hint=hint)], exit_code=2)
+        raise error("E0906", f"`{name}` cannot be the name of a library", hint=hint, exit_code=2)
     root = folder or Path(name)
     module = name.replace(".", "_")
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise DslcError([Diagnostic("E0908", f"{root} exists and is not empty", path=str(root))], exit_code=2)
+        raise error("E0908", f"{root} exists and is not empty", path=str(root), exit_code=2)
     texts = {
         root / module / f"{name.rpartition('.')[2]}.rules": _ROOT.format(name=name),
         root / module / "__init__.py": "",
@@ -80,7 +80,7 @@ def command(name: str, folder: Path | None) -> None:
     try:
         (root / module).mkdir(parents=True, exist_ok=True)
     except OSError as failure:
-        raise DslcError([Diagnostic("E0903", f"cannot make {root}: {failure.strerror}", path=str(root))]) from None
+        raise error("E0903", f"cannot make {root}: {failure.strerror}", path=str(root)) from None
     for path, text in texts.items():
         write_file(path, text)
         click.echo(f"wrote {path}")

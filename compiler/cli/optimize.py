@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslc.cli import terminal
+from dslc import terminal
 from dslc.cli.options import form_option, options_of
 from dslc.cli.outputs import apart, writable
 from dslc.outside import in_line
@@ -136,7 +136,7 @@ def command(
 
 
 def destination(model: Path, output: Path | None, in_place: bool, dry_run: bool) -> Path | None:
-    """Where to write, checked before any work; None for nowhere.
+    """The file to write, checked before any work; None for none.
 
     Raises:
         click.UsageError: no output is named, or two are.
@@ -160,8 +160,8 @@ def destination(model: Path, output: Path | None, in_place: bool, dry_run: bool)
 
 
 def show_budget(report: Report) -> None:
-    """What the seconds of the budget became: by phase, and by who was asked about which candidate."""
-    from dslc.cli.tables import print_table
+    """Prints the use of the budget: by phase, and by generator and candidate."""
+    from dslc.terminal import print_table
 
     console = terminal.console(soft_wrap=True)
     console.print("; ".join(f"{name} {seconds:.1f} s" for name, seconds in report.phases.items()))
@@ -181,8 +181,8 @@ def show_budget(report: Report) -> None:
 
 def show(report: Report, target: Path | None, verbose: bool) -> None:
     """The table of what every rule gained, the sizes of the model, and one line with the outcome."""
-    from dslc.cli.tables import print_table
     from dslc.cost.confidence_sequence import Interval
+    from dslc.terminal import print_table
 
     console = terminal.console(soft_wrap=True)
     if report.steps:

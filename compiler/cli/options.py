@@ -13,15 +13,13 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+PATH = click.Path(path_type=Path)
+NEW_FILE = click.Path(path_type=Path, dir_okay=False)
 
-def seconds_of(text: str, option: str) -> float:
-    """`90`, `90s`, `1.5m`, `2h` as seconds; raises click.BadParameter."""
-    from dslc.search.runs.settings import seconds_of as parsed
 
-    try:
-        return parsed(text)
-    except ValueError as problem:
-        raise click.BadParameter(str(problem), param_hint=option) from None
+def option(*names: str, **rest: Any) -> Callable[[_Command], _Command]:
+    """An option whose default is shown."""
+    return click.option(*names, **{"show_default": True, **rest})
 
 
 def time_option(
@@ -30,21 +28,19 @@ def time_option(
     """An option whose value is a time (`90`, `1.5m`), handed on in seconds; no less than `least` of them."""
 
     def parsed(context: click.Context, param: click.Parameter, text: str | None) -> float | None:
+        from dslc.search.runs.settings import seconds_of
+
         if text is None:
             return None
-        seconds = seconds_of(text, names[-1])
+        try:
+            seconds = seconds_of(text)
+        except ValueError as problem:
+            raise click.BadParameter(str(problem), param_hint=names[-1]) from None
         if seconds < least:
             raise click.BadParameter(f"{text} is too short: at least {least:g}s", param_hint=names[-1])
         return seconds
 
-    return click.option(
-        *names, default=default, show_default=default is not None, metavar="TIME", callback=parsed, help=help
-    )
-
-
-def budget_option(help: str, default: str | None = None, least: float = 0.0) -> Callable[[_Command], _Command]:
-    """`--budget TIME`, in seconds."""
-    return time_option("--budget", help=help, default=default, least=least)
+    return option(*names, default=default, metavar="TIME", callback=parsed, help=help)
 
 
 def timeout_option(help: str, default: str, *also: str) -> Callable[[_Command], _Command]:
@@ -55,21 +51,35 @@ def timeout_option(help: str, default: str, *also: str) -> Callable[[_Command], 
 def rules_option(
     help: str = "Another library or .rules file.", also: Sequence[str] = ()
 ) -> Callable[[_Command], _Command]:
-    """`--rules LIB`, as often as one likes, as `libraries`."""
-    return click.option(*also, "--rules", "libraries", multiple=True, metavar="LIB", help=help)
+    """`--rules LIB`, as often as one likes."""
+    return click.option(*also, "--rules", "rules", multiple=True, metavar="LIB", help=help)
 
 
-def bind_option(
-    help: str = "The size of a symbolic dimension.", metavar: str = "NAME=N"
-) -> Callable[[_Command], _Command]:
-    """`--bind NAME=N`, as often as one likes, as `binds`; see `binding`."""
-    return click.option("--bind", "binds", multiple=True, metavar=metavar, help=help)
+def bind_option(help: str = "The size of a symbolic dimension.") -> Callable[[_Command], _Command]:
+    """`--bind NAME=N`, as often as one likes, as one dictionary `bind`."""
+
+    def parsed(context: click.Context, param: click.Parameter, texts: Sequence[str]) -> dict[str, int]:
+        return binding(texts)
+
+    return click.option("--bind", multiple=True, metavar="NAME=N", callback=parsed, help=help)
 
 
 def form_option(*forms: str, help: str | None = None) -> Callable[[_Command], _Command]:
     """`--output-format`: `full`, and other forms (`json` where none is said), as `output_format`."""
     found = click.Choice(["full", *(forms or ("json",))])
-    return click.option("--output-format", type=found, default="full", show_default=True, help=help)
+    return option("--output-format", type=found, default="full", help=help)
+
+
+def html_option(what: str) -> Callable[[_Command], _Command]:
+    """`--html FILE`, a page that is written beside what is printed."""
+    return click.option("--html", type=NEW_FILE, metavar="FILE", help=f"Also write a page {what}.")
+
+
+def print_record(command: str, found: Any) -> None:
+    """Prints a command's JSON."""
+    from dslc.reporting.records import record_text
+
+    click.echo(record_text(command, found), nl=False)
 
 
 def binding(texts: Sequence[str]) -> dict[str, int]:
@@ -86,30 +96,6 @@ def binding(texts: Sequence[str]) -> dict[str, int]:
     if len(out) > 1:
         raise click.BadParameter("several sizes are for `dslc optimize`; give one here", param_hint="--bind")
     return out[0]
-
-
-def shape_value(text: str) -> tuple[int, ...]:
-    """`1,64,56,56`, `1x64x56x56` or `[1, 64]` as sizes; raises ValueError."""
-    return tuple(int(part) for part in text.strip("[]() ").replace("x", ",").split(",") if part.strip())
-
-
-def attribute_value(text: str) -> Any:
-    """An attribute as one would write it in a rule: numbers, lists, true, names of element types; else a string."""
-    from dslc.ir.dtype import DTYPES
-
-    text = text.strip()
-    if text.startswith("[") or "," in text:
-        return tuple(attribute_value(part) for part in text.strip("[]").split(",") if part.strip())
-    if text in {"true", "false"}:
-        return text == "true"
-    if text in DTYPES:
-        return DTYPES[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text.strip('"')
 
 
 def options_of(
@@ -147,15 +133,15 @@ def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Com
     if about.bare is not None:
         rest |= {"is_flag": False, "flag_value": about.bare}
     if about.shown is not None:
-        rest |= {"default": about.shown, "show_default": True}
-    return click.option(*about.also, written, name, type=_type(about), multiple=about.many, help=about.help, **rest)
+        rest |= {"default": about.shown}
+    return option(*about.also, written, name, type=_type(about), multiple=about.many, help=about.help, **rest)
 
 
 def _type(about: Option) -> Any:
     if about.choices:
         return click.Choice(about.choices, case_sensitive=False)
     if about.type is Path:
-        return click.Path(path_type=Path)
+        return PATH
     if about.least is not None:
         if about.type is int:
             return click.IntRange(min=int(about.least), max=None if about.most is None else int(about.most))

@@ -17,21 +17,22 @@ def apart(path: Path, others: Sequence[Path]) -> None:
         )
 
 
-def writable(path: Path) -> None:
+def writable(*paths: Path | None) -> None:
     """Raises DslcError E0903 where a file cannot be written."""
     from dslc.errors import error
     from dslc.store import is_stream
 
-    folder = path.parent
-    if is_stream(path) and os.access(path, os.W_OK):
-        return
-    if path.is_dir():
-        raise error("E0903", f"{path} is a folder", path=str(path))
-    if not folder.is_dir():
-        raise error("E0903", f"there is no folder {folder}", path=str(path), hint="nothing was done")
-    probe = folder / f".{path.name}.{os.getpid()}.probe"
-    try:
-        probe.touch()
-        probe.unlink()
-    except OSError as problem:
-        raise error("E0903", f"cannot write into {folder}: {problem.strerror}", path=str(path)) from None
+    for path in filter(None, paths):
+        folder = path.parent
+        if is_stream(path) and os.access(path, os.W_OK):
+            continue
+        if path.is_dir():
+            raise error("E0903", f"{path} is a folder", path=str(path))
+        if not folder.is_dir():
+            raise error("E0903", f"there is no folder {folder}", path=str(path), hint="nothing was done")
+        probe = folder / f".{path.name}.{os.getpid()}.probe"
+        try:
+            probe.touch()
+            probe.unlink()
+        except OSError as problem:
+            raise error("E0903", f"cannot write into {folder}: {problem.strerror}", path=str(path)) from None

@@ -1,4 +1,4 @@
-"""What `dslc optimize` shows while it works, a bar on a terminal, a line every ten seconds elsewhere; and Ctrl-C."""
+"""Progress of `dslc optimize`: a bar on a terminal, a line every ten seconds elsewhere; and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from math import inf
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from dslc.cli.terminal import console, guarded
+from dslc.terminal import console, guarded
 
 if TYPE_CHECKING:
     from dslc.cost.clock import Clock
@@ -27,9 +27,9 @@ FULL = 0.999  #: share of a bar that is shown, at most: a full one would stop it
 
 
 class Shown:
-    """What is being done, as of now."""
+    """The phase at hand, and the best so far."""
 
-    def __init__(self, clock: Clock, log: Callable[[str], None]) -> None:
+    def __init__(self, clock: Clock, log: Callable[[str], object]) -> None:
         self._clock, self._log = clock, log
         self.what = "starting"
         self.best = ""
@@ -51,7 +51,7 @@ class Shown:
 
 @dataclass(slots=True)
 class Pressed:
-    """How often a command was asked to end, and by which signal last (0: by none)."""
+    """A count of requests to end a command, and the last signal (0: none)."""
 
     count: int = 0
     number: int = 0
@@ -67,8 +67,10 @@ class Pressed:
 
 @contextmanager
 def interrupts(*more: signal.Signals) -> Iterator[Pressed]:
-    """Counts how often Ctrl-C is pressed; it raises KeyboardInterrupt as ever, and again where a callback of the interpreter (that of a
-    weak reference) has lost it. `more`: signals that do the same."""
+    """Counts how often Ctrl-C is pressed, which raises KeyboardInterrupt as ever. `more`: signals that do the same.
+
+    It is raised again where a callback of the interpreter (that of a weak reference) has lost it.
+    """
     found, again, over, trying = Pressed(), False, False, threading.Lock()
 
     def pressed(number: int, frame: FrameType | None) -> None:
@@ -81,33 +83,43 @@ def interrupts(*more: signal.Signals) -> Iterator[Pressed]:
     def once_more() -> None:
         nonlocal again
         with trying:
-            # who has left the block is not interrupted any more, nor is whatever runs then
+            # after the block nothing is interrupted any more
             if not over:
                 again = True
                 _again(found.number)
 
-    def lost(what: sys.UnraisableHookArgs) -> None:
+    with _handled((signal.SIGINT, *more), pressed, lambda: threading.Timer(LOST, once_more).start()):
+        try:
+            yield found
+        finally:
+            over = True
+            with trying:
+                pass
+
+
+@contextmanager
+def _handled(
+    numbers: tuple[signal.Signals, ...], pressed: Callable[[int, FrameType | None], None], lost: Callable[[], object]
+) -> Iterator[None]:
+    """Signals go to `pressed`; `lost` is called for a KeyboardInterrupt that a callback of the interpreter has lost."""
+    unraisable = sys.unraisablehook
+
+    def hook(what: sys.UnraisableHookArgs) -> None:
         if what.exc_type is not KeyboardInterrupt:
             unraisable(what)
         else:
-            threading.Timer(LOST, once_more).start()
+            lost()
 
     try:
-        before, unraisable = (
-            {number: signal.signal(number, pressed) for number in (signal.SIGINT, *more)},
-            sys.unraisablehook,
-        )
+        before = {number: signal.signal(number, pressed) for number in numbers}
     except ValueError:
         # not the main thread, which alone is told of signals
-        yield found
+        yield
         return
-    sys.unraisablehook = lost
+    sys.unraisablehook = hook
     try:
-        yield found
+        yield
     finally:
-        over = True
-        with trying:
-            pass
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.unraisablehook = unraisable
@@ -123,8 +135,7 @@ def _again(number: int) -> None:
 
 @contextmanager
 def finishing(*more: signal.Signals) -> Iterator[None]:
-    """What a Ctrl-C (or one of `more` signals) does not keep from being done, and a second one ends: the result is there, and is
-    written."""
+    """A block that one Ctrl-C (or one of `more` signals) does not end, and a second one does: the result is there, and is written."""
     count = 0
 
     def pressed(number: int, frame: FrameType | None) -> None:
@@ -133,26 +144,8 @@ def finishing(*more: signal.Signals) -> Iterator[None]:
         if count > 1:
             signal.default_int_handler(number, frame)
 
-    def lost(what: sys.UnraisableHookArgs) -> None:
-        if what.exc_type is not KeyboardInterrupt:
-            unraisable(what)
-
-    try:
-        before, unraisable = (
-            {number: signal.signal(number, pressed) for number in (signal.SIGINT, *more)},
-            sys.unraisablehook,
-        )
-    except ValueError:
-        # not the main thread
+    with _handled((signal.SIGINT, *more), pressed, lambda: None):
         yield
-        return
-    sys.unraisablehook = lost
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        sys.unraisablehook = unraisable
 
 
 @contextmanager
@@ -170,7 +163,7 @@ def progress(clock: Clock, quiet: bool, verbose: bool) -> Iterator[Progress]:
         with _bar(clock, verbose) as shown:
             yield Progress(phase=shown.phase, best=shown.found)
         return
-    shown = Shown(clock, _say if verbose else _silent)
+    shown = Shown(clock, _say if verbose else str)
     with _every(LINES, lambda: _say(shown.line)):
         yield Progress(phase=shown.phase, best=shown.found)
 
@@ -178,10 +171,6 @@ def progress(clock: Clock, quiet: bool, verbose: bool) -> Iterator[Progress]:
 def _say(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
-
-
-def _silent(_line: str) -> None:
-    pass
 
 
 @contextmanager
@@ -195,7 +184,7 @@ def _bar(clock: Clock, verbose: bool) -> Iterator[Shown]:
     columns = (phase, BarColumn(), TextColumn(clocked), best)
     with Bar(*columns, console=(on := console(err=True)), transient=True) as bar, guarded():
         task = bar.add_task("starting", total=total, best="", seconds=0.0)
-        shown = Shown(clock, on.print if verbose else _silent)
+        shown = Shown(clock, on.print if verbose else str)
 
         def look() -> None:
             seconds = clock.seconds

@@ -1,1 +1,1 @@
-"""What diagnostics mean (a page per code) and how they are printed."""
+"""Pages of diagnostics, one per code, and the forms in which they are printed."""

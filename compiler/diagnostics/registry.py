@@ -14,7 +14,7 @@ _EXAMPLE = re.compile(r"^```rules (wrong|right)\n(.*?)^```$", re.M | re.S)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What `dslc explain CODE` prints. The examples are run by tests: `wrong` has this code, `right` does not."""
+    """The text of `dslc explain CODE`. The examples are run by tests: `wrong` has this code, `right` does not."""
 
     code: str
     title: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -29,7 +30,7 @@ class _Mark:
 
 
 def wants_color(stream: TextIO) -> bool:
-    """Whether to write colours: to terminals, unless NO_COLOR is set."""
+    """Return whether colours are written: to terminals, unless NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -38,13 +39,6 @@ def _extent(span: Span) -> tuple[int, int, int, int]:
     line, column = span.source.position(span.start)
     end_line, end_column = span.source.position(max(span.end, span.start))
     return line, column, end_line, end_column
-
-
-def _summary(findings: Sequence[Diagnostic]) -> str:
-    errors = sum(d.severity == "error" for d in findings)
-    warnings = sum(d.severity == "warning" for d in findings)
-    parts = [f"{n} {word}{'s' * (n != 1)}" for n, word in ((errors, "error"), (warnings, "warning")) if n]
-    return ", ".join(parts)
 
 
 def _snippets(labels: Sequence[_Mark], gutter: int, paint: Callable[[str, str], str]) -> list[str]:
@@ -99,31 +93,30 @@ def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[
             first, *rest = in_stream(text).splitlines() or [""]
             lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, name)}: {first}")
             lines += [f"{'':{gutter}}   {line}" for line in rest]
+    fix = diagnostic.fix
     # a word in the place of another is what the hint says
-    if (
-        diagnostic.fix is not None
-        and diagnostic.fix.text.strip()
-        and diagnostic.fix.span.start == diagnostic.fix.span.end
-    ):
-        span, text = diagnostic.fix.span, diagnostic.fix.text.strip()
-        lines.append(
-            f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, 'fix')}: insert at {in_line(str(span))}: {in_line(text)}"
-        )
+    if fix is not None and fix.text.strip() and fix.span.start == fix.span.end:
+        text = f"insert at {in_line(str(fix.span))}: {in_line(fix.text.strip())}"
+        lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, 'fix')}: {text}")
     return lines
 
 
 def full(findings: Sequence[Diagnostic], color: bool = False) -> str:
-    """rustc's form: message, place, source lines with carets, counterexample, help; ends with a count."""
+    """The form of rustc: message, place, source lines with carets, counterexample, help; ends with a count."""
 
     def paint(code: str, text: str) -> str:
         return f"{code}{text}{_RESET}" if color and text else text
 
     blocks = ["\n".join(_one_full(diagnostic, paint)) for diagnostic in findings]
     placed = [d for d in findings if d.span is not None]
-    codes = [d.code for d in sorted(placed, key=lambda d: d.severity != "error")]
-    if codes:
-        blocks.append(f"{_summary(findings)}; `dslc explain {codes[0]}` says more")
-    return "".join(block + "\n\n" for block in blocks[:-1]) + blocks[-1] + "\n" if blocks else ""
+    if placed:
+        counts = Counter(d.severity for d in findings)
+        said = ", ".join(
+            f"{counts[one]} {one}{'s' * (counts[one] != 1)}" for one in ("error", "warning") if counts[one]
+        )
+        first = min(placed, key=lambda d: d.severity != "error")
+        blocks.append(f"{said}; `dslc explain {first.code}` says more")
+    return "\n\n".join(blocks) + "\n" if blocks else ""
 
 
 def concise(findings: Sequence[Diagnostic]) -> str:
@@ -136,36 +129,29 @@ def _path(diagnostic: Diagnostic) -> str:
     return shown_path(diagnostic.span.source.path if diagnostic.span else diagnostic.path)
 
 
+def _ends(span: Span) -> dict[str, Any]:
+    line, column, end_line, end_column = _extent(span)
+    return {"start": {"line": line, "column": column}, "end": {"line": end_line, "column": end_column}}
+
+
+def _with_help(diagnostic: Diagnostic) -> str:
+    return diagnostic.message + (f"\nhelp: {diagnostic.hint}" if diagnostic.hint else "")
+
+
 def _as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "code": diagnostic.code,
-        "severity": diagnostic.severity,
-        "message": diagnostic.message,
-        "path": _path(diagnostic) or None,
-    }
+    found: dict[str, Any] = {name: getattr(diagnostic, name) for name in ("code", "severity", "message")}
+    found["path"] = _path(diagnostic) or None
     if diagnostic.span is not None:
-        line, column, end_line, end_column = _extent(diagnostic.span)
-        found["start"] = {"line": line, "column": column}
-        found["end"] = {"line": end_line, "column": end_column}
+        found |= _ends(diagnostic.span)
     for name in ("label", "counterexample", "hint"):
         if getattr(diagnostic, name):
             found[name] = getattr(diagnostic, name)
     if diagnostic.fix is not None:
-        line, column, end_line, end_column = _extent(diagnostic.fix.span)
-        found["fix"] = {
-            "start": {"line": line, "column": column},
-            "end": {"line": end_line, "column": end_column},
-            "text": diagnostic.fix.text,
-        }
+        found["fix"] = {**_ends(diagnostic.fix.span), "text": diagnostic.fix.text}
     if diagnostic.secondary:
         found["secondary"] = [
-            {
-                "path": shown_path(s.span.source.path),
-                "line": _extent(s.span)[0],
-                "column": _extent(s.span)[1],
-                "message": s.message,
-            }
-            for s in diagnostic.secondary
+            {"path": shown_path(one.span.source.path), **_ends(one.span)["start"], "message": one.message}
+            for one in diagnostic.secondary
         ]
     return found
 
@@ -187,14 +173,11 @@ def github(findings: Sequence[Diagnostic]) -> str:
     for diagnostic in findings:
         kind = "notice" if diagnostic.severity == "note" else diagnostic.severity
         fields = [f"title={_escape(f'dslc {diagnostic.code}', True)}"]
+        place = [f"file={_escape(_path(diagnostic), True)}"] if diagnostic.span or diagnostic.path else []
         if diagnostic.span is not None:
-            line, column, end_line, end_column = _extent(diagnostic.span)
-            place = [f"file={_escape(_path(diagnostic), True)}", f"line={line}", f"col={column}"]
-            fields = [*place, f"endLine={end_line}", f"endColumn={end_column}", *fields]
-        elif diagnostic.path:
-            fields.insert(0, f"file={_escape(_path(diagnostic), True)}")
-        text = diagnostic.message + (f"\nhelp: {diagnostic.hint}" if diagnostic.hint else "")
-        lines.append(in_stream(f"::{kind} {','.join(fields)}::{_escape(text)}\n"))
+            names = ("line", "col", "endLine", "endColumn")
+            place += [f"{name}={at}" for name, at in zip(names, _extent(diagnostic.span), strict=True)]
+        lines.append(in_stream(f"::{kind} {','.join([*place, *fields])}::{_escape(_with_help(diagnostic))}\n"))
     return "".join(lines)
 
 
@@ -218,19 +201,14 @@ def sarif(findings: Sequence[Diagnostic]) -> str:
             "ruleId": diagnostic.code,
             "ruleIndex": codes.index(diagnostic.code),
             "level": diagnostic.severity,
-            "message": {"text": diagnostic.message + (f"\nhelp: {diagnostic.hint}" if diagnostic.hint else "")},
+            "message": {"text": _with_help(diagnostic)},
         }
         path = _path(diagnostic)
         if path:
             location: dict[str, Any] = {"artifactLocation": {"uri": path.replace(os.sep, "/")}}
             if diagnostic.span is not None:
-                line, column, end_line, end_column = _extent(diagnostic.span)
-                location["region"] = {
-                    "startLine": line,
-                    "startColumn": column,
-                    "endLine": end_line,
-                    "endColumn": end_column,
-                }
+                names = ("startLine", "startColumn", "endLine", "endColumn")
+                location["region"] = dict(zip(names, _extent(diagnostic.span), strict=True))
             result["locations"] = [{"physicalLocation": location}]
         results.append(result)
     tool = {"driver": {"name": "dslc", "version": __version__, "rules": rules}}

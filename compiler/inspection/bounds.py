@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import permutations, product
+from itertools import islice, permutations, product
+from math import prod
 from typing import Any
 
 from dslc.analysis.conditions import Case, both, cases
@@ -15,7 +17,7 @@ from dslc.analysis.poly import atom
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Access, ReadLoop, accesses
 from dslc.errors import Diagnostic, Span
-from dslc.ir.graph import Input, ScopeNode, Value, topological
+from dslc.ir.graph import Input, ScopeNode, topological
 from dslc.ir.scalar import Iter, Read, Scalar, Sym, apply, as_scalar, conjuncts, num, walk
 from dslc.semantics.assume import LEVELS, AssumedChoice, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
@@ -40,15 +42,14 @@ class BoundsFinding:
 
 @dataclass
 class BoundsReport:
-    """`proved` and `bounded` count the reads with a proof for all sizes, and for sampled sizes only."""
+    """`proved` and `bounded` count the reads with a proof for all sizes, and for sampled sizes only; `assumed` those of data."""
 
-    operator: str
     proved: int = 0
     bounded: int = 0
     assumed: int = 0
+    #: choices of sizes and attributes at which the operator has a meaning
     elaborated: int = 0
     findings: list[BoundsFinding] = field(default_factory=list)
-    problem: EvalError | None = None
 
     @property
     def status(self) -> str:
@@ -57,42 +58,34 @@ class BoundsReport:
         return "bounded" if self.bounded else "proved"
 
     def diagnostics(self) -> list[Diagnostic]:
-        out = []
-        for found in self.findings:
-            if found.counterexample:
-                out.append(
-                    Diagnostic(
-                        "E0401", f"`{found.read}` may leave its bounds", found.span,
-                        counterexample=found.counterexample,
-                        hint="restrict the sizes with `where`, or say with `other=` what lies outside",
-                    )
-                )  # fmt: skip
-            else:
-                out.append(
-                    Diagnostic(
-                        "E0402", f"`{found.read}` could not be proved in bounds", found.span,
-                        hint="add `other=`, or a `where` that says why it is in bounds",
-                    )
-                )  # fmt: skip
-        return out
+        return [
+            Diagnostic(
+                "E0401", f"`{found.read}` may leave its bounds", found.span, counterexample=found.counterexample,
+                hint="restrict the sizes with `where`, or say with `other=` what lies outside",
+            )
+            if found.counterexample
+            else Diagnostic(
+                "E0402", f"`{found.read}` could not be proved in bounds", found.span,
+                hint="add `other=`, or a `where` that says why it is in bounds",
+            )
+            for found in self.findings
+        ]  # fmt: skip
 
 
 def check_operator(rules: Rules, op: OperatorDef) -> BoundsReport:
     """Proves the reads of all equations, `let` tensors and scopes of an operator; a failure is reported once per read."""
-    report = BoundsReport(op.name)
+    report = BoundsReport()
     if any(param.type is None for param in op.syntax.params):
         return report
     for ranks in rank_choices(op):
         for level in LEVELS:
-            trial = BoundsReport(op.name)
+            trial = BoundsReport()
             try:
                 for choice in assumed(rules, op, ranks, level):
                     _check_choice(op, choice, level, trial)
-            except (Mismatch, EvalError, Unbound, TypeError, ValueError, IndexError) as problem:
+            except (Mismatch, EvalError, Unbound, TypeError, ValueError, IndexError):
                 if level != LEVELS[-1]:
                     continue
-                if isinstance(problem, EvalError):
-                    report.problem = report.problem or problem
             _merge(report, trial)
             break
     return report
@@ -104,34 +97,25 @@ def _merge(report: BoundsReport, trial: BoundsReport) -> None:
     report.assumed += trial.assumed
     report.elaborated += trial.elaborated
     for found in trial.findings:
-        same = [f for f in report.findings if f.span is found.span]
-        if not same:
+        same = next((k for k, one in enumerate(report.findings) if one.span is found.span), None)
+        if same is None:
             report.findings.append(found)
-        elif found.counterexample and not same[0].counterexample:
-            report.findings[report.findings.index(same[0])] = found
+        elif found.counterexample and not report.findings[same].counterexample:
+            report.findings[same] = found
 
 
 def _check_choice(op: OperatorDef, choice: AssumedChoice, level: str, report: BoundsReport) -> None:
-    seen: set[ScopeNode] = set()
-    for statement in op.syntax.statements:
-        if isinstance(statement, t.Let | t.Equation) and statement.target.places is not None:
-            target = choice.env.get(statement.target.name)
-            for node in topological([target.node]):
-                if not isinstance(node, ScopeNode) or node in seen:
-                    continue
-                if node is target.node or not _is_named(node, op, choice.env):
-                    seen.add(node)
-                    _check_scope(node, statement, op, choice, level, report)
+    statements = [
+        (s, choice.env.get(s.target.name).node) for s in op.syntax.statements
+        if isinstance(s, t.Let | t.Equation) and s.target.places is not None
+    ]  # fmt: skip
+    named, seen = [node for _, node in statements], set[ScopeNode]()
+    for statement, target in statements:
+        for node in topological([target]):
+            if isinstance(node, ScopeNode) and node not in seen and (node is target or node not in named):
+                seen.add(node)
+                _check_scope(node, statement, op, choice, level, report)
     report.elaborated += 1
-
-
-def _is_named(node: ScopeNode, op: OperatorDef, env: Env) -> bool:
-    for statement in op.syntax.statements:
-        if isinstance(statement, t.Let | t.Equation) and statement.target.places is not None:
-            found = env.get(statement.target.name)
-            if isinstance(found, Value) and found.node is node:
-                return True
-    return False
 
 
 def _check_scope(
@@ -149,23 +133,23 @@ def _check_scope(
                 continue
             guards = tuple(access.guards)
             facts = _facts(choice, index, size, access.loops)
-            if all(_proved(goal, access.loops, guards, facts) for goal in _goals(index, size)):
+            goals = index, apply("+", size, num(-1), apply("*", num(-1), index))
+            if all(_proved(goal, access.loops, guards, facts) for goal in goals):
                 if level == "symbolic":
                     report.proved += 1
                 else:
                     report.bounded += 1
                 continue
             span, text = _place(access, node, statement, op, choice.env)
-            if any(f.span is span and f.counterexample for f in report.findings):
-                continue
-            found = counterexample(index, size, access.loops, guards, choice)
-            report.findings.append(BoundsFinding(span, text, "" if found is None else found))
+            if not any(f.span is span and f.counterexample for f in report.findings):
+                found = counterexample(index, size, access.loops, guards, choice)
+                report.findings.append(BoundsFinding(span, text, found or ""))
 
 
 def _facts(choice: AssumedChoice, index: Scalar, size: Scalar, loops: tuple[ReadLoop, ...]) -> tuple[Case, ...]:
-    """What is assumed of the sizes and attributes that the read has to do with, what is nearest to it first."""
-    near = _names((index, size, *(loop.extent for loop in loops if loop.iterator in index.free)))
-    todo = [(part, _names((part,))) for condition in choice.conditions for part in conjuncts(condition)]
+    """Assumptions about the sizes and attributes that the read has to do with, the nearest to it first."""
+    near: frozenset[Sym] = _names((index, size, *(loop.extent for loop in loops if loop.iterator in index.free)))
+    todo = [(part, _names([part])) for condition in choice.conditions for part in conjuncts(condition)]
     chosen: list[Scalar] = []
     while any(names & near for _, names in todo):
         chosen += [part for part, names in todo if names & near]
@@ -174,12 +158,8 @@ def _facts(choice: AssumedChoice, index: Scalar, size: Scalar, loops: tuple[Read
     return both((Case(tuple(atom(size) for size in choice.sizes)),), *(cases(part) for part in chosen))
 
 
-def _names(parts: tuple[Scalar, ...]) -> frozenset[Scalar]:
+def _names(parts: Iterable[Scalar]) -> frozenset[Sym]:
     return frozenset(node for part in parts for node in walk(part) if isinstance(node, Sym))
-
-
-def _goals(index: Scalar, size: Scalar) -> tuple[Scalar, Scalar]:
-    return index, apply("+", size, num(-1), apply("*", num(-1), index))
 
 
 def _coordinates(access: Access, node: ScopeNode) -> Iterator[tuple[Scalar, Scalar]]:
@@ -208,18 +188,16 @@ def counterexample(
     index: Scalar, size: Scalar, loops: tuple[ReadLoop, ...], guards: tuple[Scalar, ...], choice: AssumedChoice
 ) -> str | None:
     """Small sizes and a position at which `0 <= index < size` fails; None where a search finds none."""
-    unknowns = _unknowns((index, size, *guards, *choice.conditions, *(loop.extent for loop in loops)))
+    parts = (index, size, *guards, *choice.conditions, *(loop.extent for loop in loops))
+    unknowns = sorted(_names(parts), key=lambda node: node.name)
     options = [range(5) if name in choice.sizes else (1, 2, 0, 3, -1, -2) for name in unknowns]
     for values in _assignments(options):
         at: dict[Scalar, int] = dict(zip(unknowns, values, strict=True))
-        try:
-            if not all(value(condition, at) for condition in choice.conditions):
-                continue
-            for point in _points(loops, at):
-                if all(_holds(guard, point) for guard in guards) and not _inside(index, size, point):
-                    return _show(unknowns, index, size, point)
-        except DataDependent:
-            continue
+        with suppress(DataDependent):
+            if all(value(condition, at) for condition in choice.conditions):
+                for point in islice(_points(loops, at), POINTS):
+                    if all(_holds(guard, point) for guard in guards) and not _inside(index, size, point):
+                        return _show(unknowns, index, size, point)
     return None
 
 
@@ -230,38 +208,21 @@ def _inside(index: Scalar, size: Scalar, at: Mapping[Scalar, int]) -> bool:
         return False
 
 
-def _unknowns(parts: tuple[Scalar, ...]) -> list[Sym]:
-    found = {node for part in parts for node in walk(part) if isinstance(node, Sym)}
-    return sorted(found, key=lambda node: node.name)
-
-
 def _assignments(options: list[Any]) -> Iterator[tuple[int, ...]]:
-    total = 1
-    for option in options:
-        total *= len(option)
-    if total <= TRIES:
-        yield from sorted(product(*options), key=lambda values: (sum(abs(v) for v in values), values))
+    if prod(map(len, options)) <= TRIES:
+        yield from sorted(product(*options), key=lambda values: (sum(map(abs, values)), values))
         return
     seeded = random.Random(0)
     for _ in range(TRIES):
         yield tuple(seeded.choice(option) for option in options)
 
 
-def _points(loops: tuple[ReadLoop, ...], at: Mapping[Scalar, int]) -> Iterator[dict[Scalar, int]]:
-    left = POINTS
-
-    def go(k: int, point: dict[Scalar, int]) -> Iterator[dict[Scalar, int]]:
-        nonlocal left
-        if left <= 0:
-            return
-        if k == len(loops):
-            left -= 1
-            yield point
-            return
-        for position in range(max(value(loops[k].extent, point), 0)):
-            yield from go(k + 1, {**point, loops[k].iterator: position})
-
-    yield from go(0, dict(at))
+def _points(loops: Sequence[ReadLoop], at: Mapping[Scalar, int]) -> Iterator[Mapping[Scalar, int]]:
+    if not loops:
+        yield at
+        return
+    for position in range(value(loops[0].extent, at)):
+        yield from _points(loops[1:], {**at, loops[0].iterator: position})
 
 
 def _holds(guard: Scalar, at: Mapping[Scalar, int]) -> bool:
@@ -285,35 +246,39 @@ def _show(unknowns: list[Sym], index: Scalar, size: Scalar, point: Mapping[Scala
 def _place(
     access: Access, node: ScopeNode, statement: t.Let | t.Equation, op: OperatorDef, env: Env
 ) -> tuple[Span, str]:
-    """Where the read stands in the text: the subscript with this index, else by the order of reads where there are several."""
+    """The place of a read in the text: the subscript with this index, else by the order of reads where there are several."""
     if not isinstance(access.node, Read):
         return statement.value.span, statement.target.name
     operand = node.args[access.node.operand]
     texts = (statement.value, tuple(s for s in op.syntax.statements if isinstance(s, t.Function)))
-    found: list[t.Subscript] = []
+    found = []
     for each in walk_expr(texts):
         if isinstance(each, t.Subscript) and isinstance(each.base, t.Name) and each.other is None:
-            try:
+            with suppress(Unbound):
                 if env.get(each.base.id) == operand:
                     found.append(each)
-            except Unbound:
-                continue
     if not found:
-        return statement.target.span, _name(operand, op)
+        inside = operand.node
+        name = op.syntax.params[int(inside.name[1:])].name if isinstance(inside, Input) else "a tensor"
+        return statement.target.span, name
     exact = next((each for each in found if _says(each, access, statement, env)), None)
     if exact is not None:
         return exact.span, exact.span.text
     reads = [other.node for other in accesses(node.scope) if isinstance(other.node, Read) and other.node.other is None]
     same = list(dict.fromkeys(read for read in reads if read.operand == access.node.operand))
     plain = _is_plain(access.node.index)
-    found = [each for each in found if all(_is_bare(sub) for sub in each.subs) is plain] or found
+    found = [
+        each
+        for each in found
+        if all(isinstance(sub.value if isinstance(sub, t.Pack) else sub, t.Name) for sub in each.subs) is plain
+    ] or found
     same = [read for read in same if _is_plain(read.index) is plain]
     at = same.index(access.node) if len(same) == len(found) else 0
     return found[at].span, found[at].span.text
 
 
 def _says(each: t.Subscript, access: Access, statement: t.Let | t.Equation, env: Env) -> bool:
-    """Whether a subscript of the text, with the equation's iterators and loops for its other free names, is the index of a read."""
+    """Return whether a subscript of the text, with iterators and loops for its free names, is the index of a read."""
     if any(isinstance(sub, t.Pack | t.TupleExpr) for sub in each.subs) or not isinstance(access.node, Read):
         return False
     outer: dict[str, Iter] = {}
@@ -323,13 +288,10 @@ def _says(each: t.Subscript, access: Access, statement: t.Let | t.Equation, env:
         outer[place.name] = iterator
     names = dict.fromkeys(n.id for n in walk_expr(each.subs) if isinstance(n, t.Name))
     free = [name for name in names if name not in outer and not env.has(name)]
-    for loops in permutations(
-        [loop.iterator for loop in access.loops if loop.iterator not in outer.values()], len(free)
-    ):
+    rest = [loop.iterator for loop in access.loops if loop.iterator not in outer.values()]
+    for loops in permutations(rest, len(free)):
         inner = env.child()
-        for name, iterator in outer.items():
-            inner.bind(name, iterator)
-        for name, iterator in zip(free, loops, strict=True):
+        for name, iterator in (*outer.items(), *zip(free, loops, strict=True)):
             inner.bind(name, iterator)
         try:
             if tuple(as_scalar(evaluate(sub, inner)) for sub in each.subs) == access.node.index:
@@ -341,13 +303,3 @@ def _says(each: t.Subscript, access: Access, statement: t.Let | t.Equation, env:
 
 def _is_plain(index: tuple[Scalar, ...]) -> bool:
     return all(isinstance(part, Iter) for part in index)
-
-
-def _is_bare(sub: t.Expr) -> bool:
-    return isinstance(sub.value if isinstance(sub, t.Pack) else sub, t.Name)
-
-
-def _name(operand: Value, op: OperatorDef) -> str:
-    if isinstance(operand.node, Input):
-        return op.syntax.params[int(operand.node.name[1:])].name
-    return "a tensor"

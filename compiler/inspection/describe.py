@@ -29,8 +29,8 @@ def describe(rules: Rules, op: OperatorDef, outputs: tuple[Value, ...]) -> dict[
         "name": op.name,
         "signature": f"operator {op.signature}",
         "doc": op.syntax.doc or "",
-        "definition": [_text(s) for s in op.syntax.statements if isinstance(s, _DEFINING)],
-        "traits": traits(rules, op),
+        "definition": [" ".join(s.span.text.split()) for s in op.syntax.statements if isinstance(s, _DEFINING)],
+        "traits": trait_texts(rules, op.name),
         "onnx": [clause_text(rules, clause) for clause in clauses_of(rules, op)],
         "bounds": bounds(rules, op),
     }
@@ -39,12 +39,8 @@ def describe(rules: Rules, op: OperatorDef, outputs: tuple[Value, ...]) -> dict[
     instance = elaborate(rules, op, tuple(arg.type for arg in node.args), node.attrs)
     expanded = expand(rules, instance.outputs)
     names = tuple(param.name for param in op.syntax.params)
-    if len(instance.params) > len(names):
-        names = tuple(f"{names[0]}{k}" for k in range(len(instance.params)))
-    named = dict(zip(instance.params, names, strict=True))
-    produced = tuple(output.name for output in op.syntax.outputs)
-    if len(produced) < len(expanded):
-        produced = tuple(f"{produced[0]}{k}" for k in range(len(expanded)))
+    named = dict(zip(instance.params, _numbered(names, len(instance.params)), strict=True))
+    produced = _numbered(tuple(output.name for output in op.syntax.outputs), len(expanded))
     total = graph_counts(expanded)
     facts |= {
         "arguments": {name: str(value.type) for value, name in named.items()},
@@ -61,11 +57,12 @@ def describe(rules: Rules, op: OperatorDef, outputs: tuple[Value, ...]) -> dict[
     return facts
 
 
+def _numbered(names: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """So many names: the first one numbered, where it stands for several."""
+    return names if len(names) >= count else tuple(f"{names[0]}{k}" for k in range(count))
+
+
 _DEFINING = t.Attr | t.Where | t.Let | t.LetMany | t.Function | t.Equation | t.EquationMany
-
-
-def _text(statement: t.Node) -> str:
-    return " ".join(statement.span.text.split())
 
 
 def plain(value: Any) -> Any:
@@ -79,25 +76,25 @@ def plain(value: Any) -> Any:
     return float(value)
 
 
-def traits(rules: Rules, op: OperatorDef) -> list[str]:
-    found = rules.traits_of(op.name)
+def trait_texts(rules: Rules, name: str) -> list[str]:
+    """The traits of an operator: `associative`, `identity 0`."""
+    found = rules.traits_of(name)
     out = [name for name in ("associative", "commutative", "idempotent", "involution") if getattr(found, name)]
     out += [f"{name} {value}" for name in ("identity", "absorbing") if (value := getattr(found, name)) is not None]
     return out + [f"{name} {value}" for name, value in found.named.items()]
 
 
 def bounds(rules: Rules, op: OperatorDef) -> dict[str, Any]:
+    """The status of an operator's reads, their numbers, and counterexamples."""
     report = check_operator(rules, op)
     return {
-        "status": report.status,
-        "proved": report.proved,
-        "bounded": report.bounded,
-        "assumed": report.assumed,
+        **{name: getattr(report, name) for name in ("status", "proved", "bounded", "assumed")},
         "counterexamples": [f"{found.read}: {found.counterexample}" for found in report.findings],
     }
 
 
 def clauses_of(rules: Rules, op: OperatorDef) -> list[OnnxClause]:
+    """The clauses that write an operator as ONNX nodes."""
     return [clause for clauses in rules.onnx.values() for clause in clauses if clause.operator is op]
 
 
@@ -105,12 +102,8 @@ def clause_text(rules: Rules, clause: OnnxClause) -> dict[str, Any]:
     """A clause with the opsets for which it stands: up to the next group of the same ONNX operator."""
     later = [other.since for other in rules.onnx[clause.op] if other.since > clause.since]
     ends = [until for until in (clause.until, min(later, default=None)) if until is not None]
-    return {
-        "op": clause.op,
-        "since": clause.since,
-        "until": min(ends, default=None),
-        "text": " ".join(clause.syntax.span.text.split()),
-    }
+    text = " ".join(clause.syntax.span.text.split())
+    return {"op": clause.op, "since": clause.since, "until": min(ends, default=None), "text": text}
 
 
 def _expressions(

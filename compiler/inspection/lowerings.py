@@ -1,4 +1,4 @@
-"""What a lowering reads, as an operator: so that its reads are proved in bounds like those of any equation."""
+"""Reads of lowerings, as operators: so that they are proved in bounds like those of any equation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNKNOWNS = "the expression of a template may have no coefficients, unknown funct
 
 
 def check_lowering(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
-    """What is wrong with a lowering once its names are known: reads, and an expression that no template can be for."""
+    """Mistakes in a lowering once its names are known: reads, and an expression that no template can be for."""
     found = lowering_bounds(rules, lowering)
     syntax, template = lowering.syntax, template_of(lowering)
     if (
@@ -39,7 +39,7 @@ def check_lowering(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
         try:
             template_text(lowering.module, template.template)
         except NoTemplate:
-            # who reads names says so
+            # the check of names says so
             return found
         message = f"the template of `{syntax.name}` is left out: {UNKNOWNS}"
         found.append(Diagnostic("W0015", message, template.span, severity="warning"))

@@ -66,6 +66,10 @@ def _candidates(
     rules: Rules, op: OperatorDef, shapes: Mapping[str, tuple[int, ...]], attrs: Mapping[str, Any], dtypes: Mapping[str, DType]
 ) -> Iterator[tuple[list[Value | None], dict[str, Any]]]:  # fmt: skip
     params = op.syntax.params
+    # defaults that fix sizes, such as one group
+    numbers = {
+        a.name: a.default.value for a in op.attrs if a.type.name == "int" and isinstance(a.default, t.Int) and not a.type.dims
+    }  # fmt: skip
     for types in dtype_choices(rules, op):
         if any(types.get(name, dtype) is not dtype for name, dtype in dtypes.items()):
             continue
@@ -76,7 +80,7 @@ def _candidates(
             continue
         for sizes in _sizes(op):
             env = Env(op.module, rules)
-            for name, value in {**_numbers(op), **types, **attrs}.items():
+            for name, value in {**numbers, **types, **attrs}.items():
                 env.bind(name, value)
             bind_equalities(op, env)
             for name, size in sizes.items():
@@ -92,15 +96,6 @@ def _candidates(
             except (Mismatch, Unbound, EvalError):
                 continue
             yield from ((given, chosen) for chosen in _attributes(op, dict(attrs), env, given))
-
-
-def _numbers(op: OperatorDef) -> dict[str, int]:
-    """Defaults that fix sizes, such as one group."""
-    return {
-        a.name: a.default.value
-        for a in op.attrs
-        if a.type.name == "int" and isinstance(a.default, t.Int) and not a.type.dims
-    }
 
 
 def _fix(op: OperatorDef, env: Env, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, DType]) -> None:
@@ -128,22 +123,14 @@ def _sizes(op: OperatorDef) -> Iterator[dict[str, Any]]:
     packs, names = size_names(op)
     seeded = random.Random(0)
     for ranks in product(RANKS[min(len(packs), 3) - 1], repeat=len(packs)):
-        total = sum(ranks)
-        distinct = [*range(2, 2 + len(names))], [*range(2 + len(names), 2 + len(names) + total)]
-        for singles, many in (
-            distinct,
-            ([4] * len(names), [4] * total),
-            *(_random(seeded, len(names), total) for _ in range(6)),
-        ):
-            left = iter(many)
-            values: dict[str, Any] = dict(zip(names, singles, strict=True))
-            values |= {pack: tuple(next(left) for _ in range(rank)) for pack, rank in zip(packs, ranks, strict=True)}
+        count = len(names) + sum(ranks)
+        drawn = ([seeded.randint(1, 6) for _ in range(count)] for _ in range(6))
+        for sizes in (range(2, 2 + count), [4] * count, *drawn):
+            left = iter(sizes)
+            values: dict[str, Any] = {name: next(left) for name in names}
+            values |= {pack: tuple(islice(left, rank)) for pack, rank in zip(packs, ranks, strict=True)}
             yield values
             yield {**values, **{pack: (3, 4, 5)[3 - rank :] for pack, rank in zip(packs, ranks, strict=True)}}
-
-
-def _random(seeded: random.Random, singles: int, many: int) -> tuple[list[int], list[int]]:
-    return [seeded.randint(1, 6) for _ in range(singles)], [seeded.randint(1, 6) for _ in range(many)]
 
 
 def _attributes(
@@ -151,11 +138,9 @@ def _attributes(
 ) -> Iterator[dict[str, Any]]:
     missing = []
     for attr in op.attrs:
-        if attr.name in chosen:
-            continue
-        if env.has(attr.name):
+        if attr.name not in chosen and env.has(attr.name):
             chosen[attr.name] = env.get(attr.name)
-        elif attr.default is None:
+        elif attr.name not in chosen and attr.default is None:
             missing.append(attr)
     first = next((value for value in values if value is not None), None)
     shape: tuple[Any, ...] = first.type.shape if first is not None else (2, 2)
@@ -174,26 +159,12 @@ def _options(attr: t.Attr, shape: tuple[Any, ...], env: Env) -> list[Any]:
     if kind in {"ints", "axes"}:
         return _lists(shape) if kind == "ints" else [(k,) for k in range(rank)] or [()]
     options: dict[str, list[Any]] = {
-        "int": [2, 1, 3, 0, 4],
-        "axis": list(range(rank)) or [0],
-        "permutation": [tuple(reversed(range(rank)))],
-        "dtype": [DType.F32, DType.I64],
-        "float": [0.5, 1.0, 2.0],
-        "floats": [(0.5,) * rank],
-        "bool": [False, True],
-        "string": [""],
-    }
+        "int": [2, 1, 3, 0, 4], "axis": list(range(rank)) or [0], "permutation": [tuple(reversed(range(rank)))],
+        "dtype": [DType.F32, DType.I64], "float": [0.5, 1.0, 2.0], "floats": [(0.5,) * rank], "bool": [False, True], "string": [""],
+    }  # fmt: skip
     return options.get(kind, [])
 
 
 def _lists(shape: tuple[Any, ...]) -> list[Any]:
-    return [
-        tuple(reversed(shape)),
-        shape,
-        (product_of(shape),),
-        (0,),
-        (1,),
-        (),
-        (0, 1),
-        tuple(2 * size for size in shape),
-    ]
+    doubled = tuple(2 * size for size in shape)
+    return [shape[::-1], shape, (product_of(shape),), (0,), (1,), (), (0, 1), doubled]

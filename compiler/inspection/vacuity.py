@@ -5,9 +5,11 @@ What a guard says that is not arithmetic (functions of lists, data) is left open
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
@@ -19,7 +21,10 @@ from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 MILLISECONDS = 1000  #: milliseconds of one question
 
 _WHOLE = frozenset({"int", "axis"})
-_RELATIONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.truediv, "%": operator.mod,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +33,6 @@ class Vacuous:
 
     conditions: tuple[t.Expr, ...]
     text: str
-
-
-def _z3() -> Any:
-    """Z3, whose interface has no types, loaded when first used."""
-    import z3
-
-    return z3
 
 
 def vacuous_rule(sub: SubstitutionDef) -> Vacuous | None:
@@ -90,20 +88,16 @@ def _attribute_kinds(sub: SubstitutionDef) -> dict[str, str]:
 def _vacuous(conditions: Sequence[t.Expr], sizes: set[str], kinds: Mapping[str, str]) -> Vacuous | None:
     if not conditions:
         return None
-    z3 = _z3()
+    z3: Any = import_module("z3")
     solver = z3.Solver()
     solver.set("timeout", MILLISECONDS)
-    encoder = _Encoder(sizes, kinds)
+    encoder = _Encoder(z3, sizes, kinds)
     marks = []
     for number, condition in enumerate(conditions):
-        formula = encoder.truth(condition)
-        if formula is None:
-            continue
-        mark = z3.Bool(f"guard {number}")
-        marks.append((mark, condition))
-        solver.add(z3.Implies(mark, formula))
-    for fact in encoder.facts:
-        solver.add(fact)
+        if (formula := encoder.truth(condition)) is not None:
+            marks.append((z3.Bool(f"guard {number}"), condition))
+            solver.add(z3.Implies(marks[-1][0], formula))
+    solver.add(*encoder.facts)
     if not marks or solver.check([mark for mark, _ in marks]) != z3.unsat:
         return None
     core = {str(mark) for mark in solver.unsat_core()}
@@ -115,6 +109,8 @@ def _vacuous(conditions: Sequence[t.Expr], sizes: set[str], kinds: Mapping[str, 
 class _Encoder:
     """Guards as formulas. `truth` and `value` give None for what is left open."""
 
+    #: Z3, which is loaded when first used, and whose interface has no types
+    z3: Any
     sizes: set[str]
     kinds: Mapping[str, str]
     facts: list[Any] = field(default_factory=list)
@@ -122,93 +118,76 @@ class _Encoder:
     _words: dict[str, int] = field(default_factory=dict)
 
     def truth(self, expr: t.Expr) -> Any:
-        z3 = _z3()
         match expr:
-            case t.Binary(op="and" | "or" as op, left=left, right=right):
-                parts = [self.truth(left), self.truth(right)]
-                if op == "and":
-                    known = [part for part in parts if part is not None]
-                    return z3.And(known) if known else None
-                return None if any(part is None for part in parts) else z3.Or(parts)
-            case t.Unary(op="not", operand=operand):
-                if not _decided(operand):
-                    return None
+            case t.Binary(op="and", left=left, right=right):
+                return self._all([self.truth(left), self.truth(right)])
+            case t.Binary(op="or", left=left, right=right):
+                return self._any([self.truth(left), self.truth(right)])
+            case t.Unary(op="not", operand=operand) if _decided(operand):
                 inner = self.truth(operand)
-                return None if inner is None else z3.Not(inner)
+                return None if inner is None else self.z3.Not(inner)
             case t.Compare(operands=operands, ops=ops):
-                links = [self._link(a, op, b) for a, op, b in zip(operands, ops, operands[1:], strict=False)]
-                found = [link for link in links if link is not None]
-                return z3.And(found) if found else None
+                return self._all([self._link(a, op, b) for a, op, b in zip(operands, ops, operands[1:], strict=False)])
         return None
 
+    def _all(self, parts: Sequence[Any]) -> Any:
+        known = [part for part in parts if part is not None]
+        return self.z3.And(known) if known else None
+
+    def _any(self, parts: Sequence[Any]) -> Any:
+        return None if any(part is None for part in parts) else self.z3.Or(parts)
+
     def _link(self, left: t.Expr, op: str, right: t.Expr) -> Any:
-        z3 = _z3()
         if op == "in" and isinstance(right, t.ListExpr) and not any(isinstance(e, t.Pack) for e in right.elements):
-            options = [self._link(left, "==", element) for element in right.elements]
-            return None if any(option is None for option in options) else z3.Or(options)
-        if op not in _RELATIONS:
-            return None
-        a, b = self.value(left), self.value(right)
-        if a is None or b is None:
-            return None
-        relations = {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}
-        return relations[op]
+            return self._any([self._link(left, "==", element) for element in right.elements])
+        return self._applied(op, left, right) if op in _FUNCTIONS else None
+
+    def _applied(self, op: str, *operands: t.Expr) -> Any:
+        values = [self.value(operand) for operand in operands]
+        return None if any(one is None for one in values) else _FUNCTIONS[op](*values)
 
     def value(self, expr: t.Expr) -> Any:
-        z3 = _z3()
         match expr:
             case t.Int(value=number):
-                return z3.IntVal(number)
+                return self.z3.IntVal(number)
             case t.Float():
                 found = Fraction(expr.text)
-                return z3.RealVal(f"{found.numerator}/{found.denominator}")
+                return self.z3.RealVal(f"{found.numerator}/{found.denominator}")
             case t.Str(value=text):
-                return z3.IntVal(self._word(f'"{text}"'))
-            case t.Name(id=name):
-                return self._name(name)
+                return self._word(f'"{text}"')
+            case t.Name(id=name) if name in DTYPE_NAMES:
+                return self._word(name)
+            case t.Name(id=name) if name not in CONSTANTS:
+                size = name in self.sizes
+                return self._unknown(name, size, whole=size or self.kinds.get(name) in _WHOLE)
             case t.Subscript(base=t.Name(id=base), subs=(t.Int(value=at),), other=None):
                 return self._unknown(f"{base}[{at}]", False)
             case t.Call(function="rank", args=(t.Name(id=pack),)):
                 return self._unknown(f"rank {pack}", True, whole=True)
             case t.Unary(op="-", operand=operand):
-                inner = self.value(operand)
-                return None if inner is None else -inner
+                return self._applied("-", t.Int(0, span=expr.span), operand)
             case t.Binary(op="+" | "-" | "*" as op, left=left, right=right):
-                a, b = self.value(left), self.value(right)
-                if a is None or b is None:
-                    return None
-                return a + b if op == "+" else a - b if op == "-" else a * b
+                return self._applied(op, left, right)
             case t.Binary(op="//" | "%" as op, left=left, right=t.Int(value=divisor)) if divisor > 0:
                 a = self.value(left)
-                if a is None or not a.is_int():
-                    return None
-                return a / divisor if op == "//" else a % divisor  # rounds down where the divisor is positive
+                # rounds down where the divisor is positive
+                return _FUNCTIONS[op](a, divisor) if a is not None and a.is_int() else None
         return None
 
-    def _name(self, name: str) -> Any:
-        z3 = _z3()
-        if name in DTYPE_NAMES:
-            return z3.IntVal(self._word(name))
-        if name in CONSTANTS:
-            return None
-        size = name in self.sizes
-        return self._unknown(name, size, whole=size or self.kinds.get(name) in _WHOLE)
-
     def _unknown(self, name: str, natural: bool, whole: bool = False) -> Any:
-        z3 = _z3()
         if name not in self._known:
-            self._known[name] = z3.Int(name) if whole else z3.Real(name)
+            self._known[name] = self.z3.Int(name) if whole else self.z3.Real(name)
             if natural:
                 self.facts.append(self._known[name] >= 0)
         return self._known[name]
 
-    def _word(self, text: str) -> int:
+    def _word(self, text: str) -> Any:
         """Words and element types are numbers that are told apart, far from those of sizes."""
-        return self._words.setdefault(text, (1 << 70) + len(self._words))
+        return self.z3.IntVal(self._words.setdefault(text, (1 << 70) + len(self._words)))
 
 
 def _decided(expr: t.Expr) -> bool:
-    """Whether nothing below is left open: only then may it be denied."""
+    """Return whether nothing below is left open: only then may it be denied."""
     match expr:
         case t.Binary(op="and" | "or", left=left, right=right):
             return _decided(left) and _decided(right)

@@ -1,4 +1,4 @@
-"""What runs a while: tests and proofs, each by the command line in a process of its own."""
+"""Tests and proofs, each by the command line in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command gave: whether it ended well, and what it printed."""
+    """The outcome of a command: whether it ended well, and its output."""
 
     ok: bool
     text: str

@@ -1,21 +1,22 @@
-"""What may be typed at a place: operators, attributes, names in reach, words of the language, libraries."""
+"""Completions at a place: operators, attributes, names in reach, words of the language, libraries."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from lsprotocol import types as lsp
 
 from dslc.errors import DslcError
-from dslc.lsp.declared import declared_in
+from dslc.lsp.declarations import declared_in
 from dslc.lsp.names import BUILTIN
 from dslc.lsp.session import DocumentView, EditorSession
 from dslc.lsp.view import item_at
 from dslc.semantics.checks.names import imports
 from dslc.semantics.definitions import FunctionDef, OperatorDef
-from dslc.semantics.installed import libraries
+from dslc.semantics.installed import find_library, libraries
 from dslc.semantics.library import standard
 from dslc.syntax import tree as t
 from dslc.syntax.scan import HEADER_WORDS, ITEM_WORDS, Token, scan
@@ -36,11 +37,20 @@ _K = lsp.CompletionItemKind
 
 
 def complete(session: EditorSession, view: DocumentView, offset: int) -> list[lsp.CompletionItem]:
-    """What may stand at an offset of a document, each name once."""
+    """The completions at an offset of a document, each name once."""
     found: dict[str, lsp.CompletionItem] = {}
     for item in _Place(session, view, offset).items():
         found.setdefault(item.label, item)
     return list(found.values())
+
+
+def _named(
+    names: Iterable[str], kind: lsp.CompletionItemKind, order: str = "", **rest: Any
+) -> Iterator[lsp.CompletionItem]:
+    """Names of one kind; `order` says where they stand among others."""
+    return (
+        lsp.CompletionItem(name, kind=kind, sort_text=f"{order}{name}" if order else None, **rest) for name in names
+    )
 
 
 class _Place:
@@ -51,7 +61,8 @@ class _Place:
         text = view.source.text
         typed = _WORD.search(text[max(0, offset - 200) : offset])
         self.begin = offset - (len(typed[0]) if typed is not None else 0)
-        self.tokens = [token for token in scan(view.source).tokens if token.end <= self.begin]
+        self.seen = scan(view.source)
+        self.tokens = [token for token in self.seen.tokens if token.end <= self.begin]
         found = item_at(view, offset)
         self.item = found[2] if found is not None else None
         self.word = self._item_word()
@@ -71,49 +82,35 @@ class _Place:
     # ---- where ---------------------------------------------------------------------------------------------------
 
     def items(self) -> Iterator[lsp.CompletionItem]:
-        last = self._last()
-        if any(
-            token.start <= self.offset <= token.end and token.kind in {"comment", "doc", "string"}
-            for token in self._texts()
-        ):
-            return
+        last, third = self._last(), self._last(3).text
+        texts = [token for token in self.seen.tokens if token.kind in {"doc", "string", "open_doc", "open_string"}]
+        for token in (*self.seen.comments, *texts):
+            if token.start <= self.offset <= token.end and token.kind in {"comment", "doc", "string"}:
+                return
         head = self._header()
         if head is not None:
             yield from head
         elif last.text == "." and self._last(2).kind == "word":
             yield from self._of(self._last(2).text)
         elif last.text == "onnx":
-            yield from (lsp.CompletionItem(name, kind=_K.EnumMember) for name in onnx_nodes())
-        elif self._type_wanted():
-            yield from (
-                lsp.CompletionItem(name, kind=_K.TypeParameter) for name in sorted(DTYPE_NAMES | ATTRIBUTE_TYPES)
-            )
+            yield from _named(onnx_nodes(), _K.EnumMember)
+        elif last.text == ":" and third in {"attr", "(", ",", "given", "->", "*"}:
+            yield from _named(sorted(DTYPE_NAMES | ATTRIBUTE_TYPES), _K.TypeParameter)
         else:
-            if not self.word:
-                yield from (lsp.CompletionItem(word, kind=_K.Keyword) for word in sorted(ITEM_WORDS | HEADER_WORDS))
-            else:
-                yield from (lsp.CompletionItem(word, kind=_K.Keyword) for word in _STATEMENTS.get(self.word, ()))
-            if self.word == "property" and self._last().text == "is":
-                yield from (lsp.CompletionItem(word, kind=_K.Keyword) for word in sorted(TRAITS))
+            begins = _STATEMENTS.get(self.word, ()) if self.word else sorted(ITEM_WORDS | HEADER_WORDS)
+            yield from _named(begins, _K.Keyword)
+            if self.word == "property" and last.text == "is":
+                yield from _named(sorted(TRAITS), _K.Keyword)
             yield from self._attributes()
             yield from self._locals()
             yield from self._visible()
-            yield from self._words()
+            yield from _named(sorted(BUILTIN), _K.Function, "3")
+            yield from _named(sorted(CONSTANTS | {"if", "else", "and", "or", "not", "forall", "in"}), _K.Keyword, "3")
             yield from self._importable()
-
-    def _texts(self) -> Iterator[Token]:
-        seen = scan(self.view.source)
-        yield from seen.comments
-        yield from (token for token in seen.tokens if token.kind in {"doc", "string", "open_doc", "open_string"})
-
-    def _type_wanted(self) -> bool:
-        return self._last().text == ":" and (
-            self._last(3).text in {"attr", "(", ",", "given", "->"} or self._last(3).text == "*"
-        )
 
     # ---- the header ----------------------------------------------------------------------------------------------
 
-    def _header(self) -> list[lsp.CompletionItem] | None:
+    def _header(self) -> Iterable[lsp.CompletionItem] | None:
         """Libraries, files and their names behind `import`; the file's own names behind `export`."""
         at = next((k for k in range(len(self.tokens) - 1, -1, -1) if self.tokens[k].line_start
                    and self.tokens[k].text in HEADER_WORDS | ITEM_WORDS), -1)  # fmt: skip
@@ -121,56 +118,39 @@ class _Place:
             return None
         rest = [token.text for token in self.tokens[at + 1 :]]
         if self.tokens[at].text == "export":
-            own = [
-                getattr(item, "name", "")
-                for item in self.view.pieces.file.items
-                if not isinstance(item, t.Test | t.PropertyIs)
-            ]
-            return [lsp.CompletionItem(name, kind=_K.Function) for name in own if name and not name.startswith("_")]
+            own = (i for i in self.view.pieces.file.items if not isinstance(i, t.Test | t.PropertyIs | t.OnnxDef))
+            return _named((item.name for item in own if item.name and not item.name.startswith("_")), _K.Function)
         if "(" in rest:
             return None if ")" in rest else self._names_of("".join(rest[: rest.index("(")]))
         if rest and rest[-1] != ".":
             return None
-        if rest:
-            beside = self.view.document.path.parent.glob("*.rules")
-            return [
-                lsp.CompletionItem(path.stem, kind=_K.Module)
-                for path in sorted(beside)
-                if path != self.view.document.path
-            ]
-        return [lsp.CompletionItem(name, kind=_K.Module) for name in sorted(libraries())]
+        path = self.view.document.path
+        beside = (one.stem for one in sorted(path.parent.glob("*.rules")) if one != path)
+        return _named(beside if rest else sorted(libraries()), _K.Module)
 
-    def _names_of(self, module: str) -> list[lsp.CompletionItem]:
-        """What a file or a library defines."""
-        from dslc.semantics.installed import find_library
-
+    def _names_of(self, module: str) -> Iterator[lsp.CompletionItem]:
+        """The names that a file or a library defines."""
         if module.startswith("."):
             paths = [self.view.document.path.parent / f"{module[1:].replace('.', '/')}.rules"]
         else:
             folder, rest = find_library(module)
-            paths = (
-                []
-                if folder is None
-                else [folder / f"{rest.replace('.', '/')}.rules"]
-                if rest
-                else sorted(folder.glob("*.rules"))
-            )
-        out = []
+            if folder is None:
+                return
+            paths = [folder / f"{rest.replace('.', '/')}.rules"] if rest else sorted(folder.glob("*.rules"))
         for path in paths:
             try:
-                file = self.session.files.tree(path.resolve()) if path.is_file() else None
+                items = self.session.files.tree(path.resolve()).items if path.is_file() else ()
             except DslcError:
                 continue
-            for item in file.items if file is not None else ():
+            for item in items:
                 if isinstance(item, t.Operator | t.Function) and not item.name.startswith("_"):
                     detail = " ".join(item.span.text.split("{")[0].split())
-                    out.append(lsp.CompletionItem(item.name, kind=_K.Function, detail=detail))
-        return out
+                    yield lsp.CompletionItem(item.name, kind=_K.Function, detail=detail)
 
     # ---- names ---------------------------------------------------------------------------------------------------
 
     def _of(self, head: str) -> Iterator[lsp.CompletionItem]:
-        """What stands behind a dot: a call's attributes, or a library's names."""
+        """Names behind a dot: a call's attributes, or a library's names."""
         module = self.view.module
         if self.item is not None and module is not None:
             owner = declared_in(self.item).rests.get(head)
@@ -178,9 +158,11 @@ class _Place:
             if isinstance(found, OperatorDef):
                 yield from _attributes_of(found)
         if module is not None and head in module.aliases:
-            for name, one in module.aliases[head].names.items():
-                if isinstance(one, OperatorDef | FunctionDef) and one.module is not module:
-                    yield lsp.CompletionItem(name, kind=_K.Function)
+            others = module.aliases[head].names.items()
+            own = (
+                name for name, one in others if isinstance(one, OperatorDef | FunctionDef) and one.module is not module
+            )
+            yield from _named(own, _K.Function)
 
     def _attributes(self) -> Iterator[lsp.CompletionItem]:
         """The attributes of the operator whose call is open here, as `name=`."""
@@ -199,29 +181,19 @@ class _Place:
                 return
 
     def _locals(self) -> Iterator[lsp.CompletionItem]:
-        """Tensors, attributes, sizes and iterators of the item at hand."""
+        """Tensors, attributes, sizes and iterators of the item at hand; all of its words up to here where it cannot be read yet."""
         if self.item is None:
-            yield from self._near()
+            begins = [k for k, token in enumerate(self.tokens) if token.line_start and token.text in ITEM_WORDS]
+            words = (token.text for token in self.tokens[begins[-1] if begins else 0 :] if token.kind == "word")
+            yield from _named((word for word in words if word not in ITEM_WORDS), _K.Variable, "1")
             return
         known = declared_in(self.item)
-        for name in sorted(known.attributes):
-            yield lsp.CompletionItem(name, kind=_K.Property, sort_text=f"1{name}")
+        yield from _named(sorted(known.attributes), _K.Property, "1")
         for name, form in known.locals.items():
-            yield lsp.CompletionItem(name, kind=_K.Variable, detail=form, sort_text=f"1{name}")
-        for param in getattr(self.item, "params", ()):
-            for node in t.walk(param) if isinstance(param, t.Param) else ():
-                if isinstance(node, t.Name):
-                    yield lsp.CompletionItem(
-                        node.id.partition(".")[0], kind=_K.TypeParameter, detail="size", sort_text=f"1{node.id}"
-                    )
-
-    def _near(self) -> Iterator[lsp.CompletionItem]:
-        """The names in an item that cannot be read yet: all of its words up to here."""
-        begins = [k for k, token in enumerate(self.tokens) if token.line_start and token.text in ITEM_WORDS]
-        begin = begins[-1] if begins else 0
-        for token in self.tokens[begin:]:
-            if token.kind == "word" and token.text not in ITEM_WORDS:
-                yield lsp.CompletionItem(token.text, kind=_K.Variable, sort_text=f"1{token.text}")
+            yield from _named([name], _K.Variable, "1", detail=form)
+        params = [param for param in getattr(self.item, "params", ()) if isinstance(param, t.Param)]
+        sizes = (node.id.partition(".")[0] for param in params for node in t.walk(param) if isinstance(node, t.Name))
+        yield from _named(sizes, _K.TypeParameter, "1", detail="size")
 
     def _visible(self) -> Iterator[lsp.CompletionItem]:
         """The operators and functions that the file has or imports."""
@@ -229,11 +201,9 @@ class _Place:
         for name, one in (module.names if module is not None else {}).items():
             if isinstance(one, OperatorDef):
                 doc = " ".join((one.syntax.doc or "").split())
-                yield lsp.CompletionItem(
-                    name, kind=_K.Function, detail=one.signature, documentation=doc, sort_text=f"2{name}"
-                )
+                yield from _named([name], _K.Function, "2", detail=one.signature, documentation=doc)
             elif isinstance(one, FunctionDef):
-                yield lsp.CompletionItem(name, kind=_K.Function, detail=one.syntax.span.text, sort_text=f"2{name}")
+                yield from _named([name], _K.Function, "2", detail=one.syntax.span.text)
 
     def _importable(self) -> Iterator[lsp.CompletionItem]:
         """The standard library's operators that the file does not import yet, each with the import that it needs."""
@@ -245,14 +215,12 @@ class _Place:
                 fix = imports(module.file, name)
                 span = self.session.files.span(fix.span)
                 edit = lsp.TextEdit(self.session.places(span.source).of(span), fix.text)
-                yield lsp.CompletionItem(name, kind=_K.Function, detail=f"import std ({name})", documentation=one.signature,
-                                         sort_text=f"4{name}", additional_text_edits=[edit])  # fmt: skip
-
-    def _words(self) -> Iterator[lsp.CompletionItem]:
-        for name in sorted(BUILTIN):
-            yield lsp.CompletionItem(name, kind=_K.Function, sort_text=f"3{name}")
-        for name in sorted(CONSTANTS | {"if", "else", "and", "or", "not", "forall", "in"}):
-            yield lsp.CompletionItem(name, kind=_K.Keyword, sort_text=f"3{name}")
+                more = {
+                    "detail": f"import std ({name})",
+                    "documentation": one.signature,
+                    "additional_text_edits": [edit],
+                }
+                yield from _named([name], _K.Function, "4", **more)
 
 
 def _attributes_of(operator: OperatorDef) -> Iterator[lsp.CompletionItem]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from lsprotocol import types as lsp
 
-from dslc.checking.suppressed import comment_for
+from dslc.checking.suppression import comment_for
 from dslc.errors import Diagnostic, DslcError, SourceText
 from dslc.lsp.names import Occurrence, Symbol
 from dslc.lsp.session import DocumentView, EditorSession
-from dslc.lsp.texts import EditorPlaces
 from dslc.lsp.view import everywhere, of_module, words
 from dslc.syntax.parser import RESERVED
 from dslc.syntax.printer import format_source
@@ -24,12 +24,12 @@ SHARED = frozenset({"operator", "function", "rule", "attribute", "output"})
 
 
 class NotRenamed(Exception):
-    """Why a name stays as it is."""
+    """The reason why a name stays as it is."""
 
 
-def formatted(view: DocumentView, places: EditorPlaces) -> list[lsp.TextEdit]:
+def formatted(view: DocumentView) -> list[lsp.TextEdit]:
     """The edits that `dslc fmt` makes, line by line; none where the text cannot be read."""
-    source = view.source
+    source, places = view.source, view.places
     try:
         text = format_source(source)
     except DslcError:
@@ -41,14 +41,12 @@ def formatted(view: DocumentView, places: EditorPlaces) -> list[lsp.TextEdit]:
         or len(before) > len(source.line_starts)
     ):
         return [lsp.TextEdit(places.range(0, len(source.text)), _ends(view, text))]
-    starts = [0]
-    for line in before:
-        starts.append(starts[-1] + len(line))
-    out = []
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if kind != "equal":
-            out.append(lsp.TextEdit(places.range(starts[a], starts[b]), _ends(view, "".join(after[c:d]))))
-    return out
+    starts = list(accumulate(map(len, before), initial=0))
+    return [
+        lsp.TextEdit(places.range(starts[a], starts[b]), _ends(view, "".join(after[c:d])))
+        for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        if kind != "equal"
+    ]
 
 
 def _ends(view: DocumentView, text: str) -> str:
@@ -58,7 +56,7 @@ def _ends(view: DocumentView, text: str) -> str:
 def uses(
     session: EditorSession, view: DocumentView, symbol: Symbol, declaration: bool = True
 ) -> Iterator[tuple[SourceText, Occurrence]]:
-    """Where a symbol is named: in its item for what is local, else in all files that can be loaded."""
+    """Occurrences of a symbol: in its item for what is local, else in all files that can be loaded."""
     seen: set[tuple[str, int]] = set()
     for one in words(session, view):
         if one.symbol == symbol and (declaration or not one.defines):
@@ -73,7 +71,7 @@ def uses(
 
 
 def declared(session: EditorSession, view: DocumentView, symbol: Symbol) -> Iterator[tuple[SourceText, Occurrence]]:
-    """Where a symbol comes from."""
+    """Occurrences that define a symbol."""
     if symbol.path in ("", view.source.path):
         yield from ((view.source, one) for one in words(session, view) if one.symbol == symbol and one.defines)
         return
@@ -100,7 +98,7 @@ def renamed(session: EditorSession, view: DocumentView, word: Occurrence, name: 
     for source, one in uses(session, view, symbol):
         found.setdefault(source.path, []).append((source, one))
     for path in [*found, *([symbol.path] if symbol.path else [])]:
-        if not _own(session, Path(path)):
+        if Path(path) not in session.documents and not any(Path(path).is_relative_to(one) for one in session.folders):
             raise NotRenamed(f"`{symbol.name}` is also named in {path}, which is not in a folder that is open")
     if symbol.kind in SHARED and not any(one.defines for places in found.values() for _, one in places):
         raise NotRenamed(f"the file that defines `{symbol.name}` cannot be read")
@@ -110,10 +108,6 @@ def renamed(session: EditorSession, view: DocumentView, word: Occurrence, name: 
         at = session.places(places[0][0])
         changes[session.uri(path)] = [lsp.TextEdit(at.range(one.start, one.end), name) for _, one in places]
     return lsp.WorkspaceEdit(changes)
-
-
-def _own(session: EditorSession, path: Path) -> bool:
-    return path in session.documents or any(path.is_relative_to(folder) for folder in session.folders)
 
 
 def _apart(
@@ -137,7 +131,7 @@ def _apart(
 
 
 def _near(one: Symbol, symbol: Symbol) -> bool:
-    """Whether two names may meet: in one item, or both visible in the file."""
+    """Return whether two names may meet: in one item, or both visible in the file."""
     if one.kind == symbol.kind:
         return one.owner == symbol.owner
     return one.kind in {"local", "attribute", "output", "operator", "function"}
@@ -145,14 +139,13 @@ def _near(one: Symbol, symbol: Symbol) -> bool:
 
 def actions(
     view: DocumentView,
-    places: EditorPlaces,
     findings: Iterable[Diagnostic],
     published: Sequence[lsp.Diagnostic],
     start: int,
     end: int,
 ) -> list[lsp.CodeAction]:
-    """What mends the findings at [start, end), and what ignores a warning there. `published`: how the editor knows findings."""
-    out = []
+    """Actions that mend the findings at [start, end), or ignore a warning there. `published`: findings as the editor knows them."""
+    out, places = [], view.places
     for finding in findings:
         span = finding.span
         if span is None or span.source.path != view.source.path or span.start > end or span.end < start:
@@ -162,13 +155,13 @@ def actions(
             edit = lsp.TextEdit(places.of(finding.fix.span), _ends(view, finding.fix.text))
             out.append(_action(view, fix_title(finding), [edit], about, preferred=True))
         if finding.severity == "warning" and finding.code != "W0016":
-            edit = lsp.TextEdit(*_ignoring(view, places, finding))
+            edit = lsp.TextEdit(*_ignoring(view, finding))
             out.append(_action(view, f"ignore {finding.code} on this line", [edit], about, preferred=False))
     return out
 
 
 def fix_title(finding: Diagnostic) -> str:
-    """What a finding's edit does, in a few words."""
+    """The effect of a finding's edit, in a few words."""
     assert finding.fix is not None
     old, new = finding.fix.span.text.strip(), finding.fix.text.strip()
     if not new:
@@ -181,16 +174,16 @@ def _short(text: str) -> str:
     return line if len(line) <= 40 else f"{line[:37]}..."
 
 
-def _ignoring(view: DocumentView, places: EditorPlaces, finding: Diagnostic) -> tuple[lsp.Range, str]:
-    """Where a comment that ignores a warning is put: at the end of its line, or into the comment that is there."""
+def _ignoring(view: DocumentView, finding: Diagnostic) -> tuple[lsp.Range, str]:
+    """The edit that ignores a warning: a comment at the end of its line, or a part of the comment that is there."""
     assert finding.span is not None
     line, _ = finding.span.source.position(finding.span.start)
     end = view.source.line_starts[line - 1] + len(view.source.line(line).rstrip())
     here = next((c for c in view.pieces.file.comments if c.span.start < end <= c.span.end and not c.own_line), None)
     if here is not None:
         at = here.span.start
-        return places.range(at, at), f"# dslc: ignore {finding.code} "
-    return places.range(end, end), comment_for(finding.code)
+        return view.places.range(at, at), f"# dslc: ignore {finding.code} "
+    return view.places.range(end, end), comment_for(finding.code)
 
 
 def _action(

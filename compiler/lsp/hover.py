@@ -1,15 +1,14 @@
-"""What is known of a name, as a text beside it: its definition, types and shapes, costs, and how far a rule is proved."""
+"""The text beside a name: its definition, types and shapes, costs, and how far a rule is proved."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from dslc.catalogue.rows import RuleDef, definitions, status_of
 from dslc.errors import DslcError
 from dslc.inspection.describe import describe
-from dslc.inspection.finding import onnx_operators
+from dslc.inspection.lookup import onnx_operators
 from dslc.inspection.samples import sample
 from dslc.lsp.names import Occurrence, Symbol
 from dslc.lsp.session import DocumentView
@@ -21,22 +20,11 @@ from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 from dslc.syntax.vocabulary import NUMERICS
 
-_FAILS = (
-    DslcError,
-    EvalError,
-    Mismatch,
-    Unbound,
-    ArithmeticError,
-    AssertionError,
-    KeyError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
+_FAILS = (DslcError, EvalError, Mismatch, Unbound, ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
 
 
 def hover(view: DocumentView, word: Occurrence) -> str | None:
-    """What a word means, in Markdown; None where nothing is to be said."""
+    """The meaning of a word, in Markdown; None where nothing is to be said."""
     symbol = word.symbol
     if symbol is None or view.rules is None:
         return NUMERICS.get(view.source.text[word.start : word.end])
@@ -51,16 +39,11 @@ def hover(view: DocumentView, word: Occurrence) -> str | None:
         return _definition(view.rules, symbol)
     if symbol.kind == "module":
         module = next((one for one in view.rules.modules if one.file.source.path == symbol.path), None)
-        return (
-            None
-            if module is None
-            else f"`{module.name}`: {', '.join(f'`{name}`' for name in _own(module.names, module))}"
-        )
+        if module is None:
+            return None
+        own = ", ".join(f"`{name}`" for name, one in module.names.items() if one.module is module)
+        return f"`{module.name}`: {own}"
     return _local(view, word, symbol)
-
-
-def _own(names: Mapping[str, Any], module: Any) -> list[str]:
-    return [name for name, one in names.items() if one.module is module]
 
 
 def operator_of(rules: Rules, symbol: Symbol) -> OperatorDef | None:
@@ -97,7 +80,7 @@ def of_operator(rules: Rules, op: OperatorDef) -> str:
 
 
 def facts_of(rules: Rules, op: OperatorDef) -> dict[str, Any]:
-    """What `dslc show` says of an operator at small shapes; nothing where none fit it."""
+    """The facts of an operator at small shapes, as `dslc show` prints them; none where no shapes fit it."""
     cache = rules_cache(rules, "facts of operators")
     if op.name not in cache:
         try:
@@ -121,7 +104,7 @@ def rule_named(rules: Rules, path: str, name: str) -> RuleDef | None:
 
 
 def status_text(rules: Rules, rule: RuleDef) -> str:
-    """How far a rule is proved, in a few words."""
+    """The status of a rule, in a few words."""
     if isinstance(rule, SubstitutionDef) and rule.syntax.partial:
         return "partial"
     try:
@@ -168,16 +151,15 @@ def _local(view: DocumentView, word: Occurrence, symbol: Symbol) -> str | None:
         return None
     item = found[2]
     for node in t.walk(item):
-        if isinstance(node, t.Param) and node.name == symbol.name:
-            return _code(node.span.text)
-        if isinstance(node, t.Let | t.Const | t.Equation) and node.target.name == symbol.name:
-            return _code(node.span.text)
-        if isinstance(node, t.Bind | t.LetMany) and symbol.name in node.names:
-            return _code(node.span.text)
-        if isinstance(node, t.Binder) and node.name == symbol.name:
-            return _code(node.span.text) + "\n\nAn iterator."
-        if isinstance(node, t.Function | t.GivenItem | t.Search | t.MapDecl) and node.name == symbol.name:
-            return _code(node.span.text)
+        names: tuple[str | None, ...] = ()
+        if isinstance(node, t.Param | t.Binder | t.Function | t.GivenItem | t.Search | t.MapDecl):
+            names = (node.name,)
+        elif isinstance(node, t.Let | t.Const | t.Equation):
+            names = (node.target.name,)
+        elif isinstance(node, t.Bind | t.LetMany):
+            names = node.names
+        if symbol.name in names:
+            return _code(node.span.text) + ("\n\nAn iterator." if isinstance(node, t.Binder) else "")
     params = [one for one in getattr(item, "params", ()) if isinstance(one, t.Param) and one.type is not None]
     sizes = [one.span.text for one in params if re.search(rf"\b{symbol.name}\b", one.span.text.partition(":")[2])]
     return f"A size or type of {', '.join(f'`{each}`' for each in sizes)}." if sizes else None

@@ -1,4 +1,4 @@
-"""What each word of a rule file stands for: the same answer for going there, finding all uses, renaming and colouring."""
+"""The meaning of each word of a rule file: one answer for going there, finding all uses, renaming and colouring."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from dslc.errors import SourceText
-from dslc.lsp.declared import Declared, declared_in
+from dslc.lsp.declarations import Declared, declared_in
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -28,7 +28,7 @@ from dslc.syntax.vocabulary import (
 
 Kind: TypeAlias = Literal["operator", "function", "rule", "attribute", "output", "local", "onnx", "module"]
 
-#: what makes tensors in tests
+#: makers of tensors in tests
 GENERATORS = frozenset("randn rand randint zeros ones iota".split())
 BUILTIN = FUNCTIONS_1 | FUNCTIONS_N | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | {CONVERT}
 
@@ -82,6 +82,10 @@ def definition(found: object, name: str) -> Symbol | None:
     return None
 
 
+#: the symbol of a word, and its colour
+_Meaning: TypeAlias = tuple[Symbol | None, str]
+
+
 @dataclass(slots=True)
 class _Walk:
     """Goes through the tokens of a text."""
@@ -120,7 +124,7 @@ class _Walk:
         return self.tokens[index] if 0 <= index < len(self.tokens) else Token("end", "", 0, False)
 
     def _dotted(self, index: int) -> tuple[int, list[str]]:
-        """Where a dotted name begins that a word is part of, and its parts up to that word."""
+        """The begin of the dotted name that a word is part of, and its parts up to that word."""
         parts, at = [self.tokens[index].text], index
         while self._at(at - 1).text == "." and self._at(at - 2).kind == "word" and self._at(at - 2).text != "import":
             at -= 2
@@ -138,65 +142,68 @@ class _Walk:
     # ---- words ---------------------------------------------------------------------------------------------------
 
     def _word(self, index: int, token: Token, inside: Declared | None, item: int, statement: str) -> Occurrence:
-        symbol, form, defines = self._meant(index, token, inside, item, statement)
-        return Occurrence(token.start, token.end, symbol, form, defines)
-
-    def _meant(
-        self, index: int, token: Token, inside: Declared | None, item: int, statement: str
-    ) -> tuple[Symbol | None, str, bool]:
-        path, name = self.text.source.path, token.text
         if inside is None:
-            return self._outside(index, token, statement)
+            return Occurrence(token.start, token.end, *self._outside(index, token, statement))
         if inside.name_at(self.tokens, index):
-            kind = inside.kind
-            if kind in {"test", "is"}:
-                return self._named(name, index), "rule", False
-            if kind == "onnx":
-                return Symbol("onnx", name), "onnx", False
-            return Symbol(kind, name, path), kind, True  # type: ignore[arg-type]
+            symbol, form = self._own_name(index, token.text, inside)
+            return Occurrence(token.start, token.end, symbol, form, inside.kind not in {"test", "is", "onnx"})
+        symbol, form = self._meant(index, token, inside, item, statement)
+        here = symbol is not None and symbol.kind in {"attribute", "output"} and symbol.owner == inside.name
+        return Occurrence(token.start, token.end, symbol, form, here and inside.declares(self.tokens, index))
+
+    def _own_name(self, index: int, name: str, inside: Declared) -> _Meaning:
+        """The name of an item, where its keyword introduces it."""
+        if inside.kind in {"test", "is"}:
+            return self._named(name, index), "rule"
+        path = "" if inside.kind == "onnx" else self.text.source.path
+        return Symbol(inside.kind, name, path), inside.kind  # type: ignore[arg-type]
+
+    def _meant(self, index: int, token: Token, inside: Declared, item: int, statement: str) -> _Meaning:
+        path, name = self.text.source.path, token.text
         start, parts = self._dotted(index)
         before, after = self._at(start - 1), self._at(index + 1)
-        if self._at(start - 1).text == "onnx":
-            return Symbol("onnx", ".".join(parts)), "onnx", False
+        if before.text == "onnx":
+            return Symbol("onnx", ".".join(parts)), "onnx"
         if before.text == "." and self._at(start - 2).text == ")":
             owner = self._called_before(start - 2)
-            return (
-                (Symbol("output", name, owner.module.file.source.path, owner.short) if owner else None),
-                "property",
-                False,
-            )
+            return (Symbol("output", name, owner.module.file.source.path, owner.short) if owner else None), "property"
         if len(parts) > 1:
             return self._of_dotted(parts, inside)
         if statement == "verify" and name != "verify":
-            return None, "property" if after.text == "=" else "constant", False
-        if statement == "tags" or (statement in {"include", "exclude", "always"} and inside.kind == "rule"):
-            return (None, "tag", False) if statement == "tags" else (self._named(name, index), "rule", False)
+            return None, "property" if after.text == "=" else "constant"
+        if statement == "tags":
+            return None, "tag"
+        if statement in {"include", "exclude", "always"} and inside.kind == "rule":
+            return self._named(name, index), "rule"
         if after.text == "=" and self.stack and (self.stack[-1][0] == "(" or self._is_entry(statement, inside)):
-            return self._keyword(name)
+            operator = self.stack[-1][1]
+            if operator is None or all(attr.name != name for attr in operator.attrs):
+                return None, "property"
+            return Symbol("attribute", name, operator.module.file.source.path, operator.short), "property"
         if name in inside.attributes:
-            return Symbol("attribute", name, path, inside.name), "property", inside.declares(self.tokens, index)
+            return Symbol("attribute", name, path, inside.name), "property"
         if name in inside.outputs and inside.kind == "operator":
-            return Symbol("output", name, path, inside.name), "parameter", inside.declares(self.tokens, index)
+            return Symbol("output", name, path, inside.name), "parameter"
         if name in inside.locals:
-            return Symbol("local", name, path, str(item)), inside.locals[name], False
+            return Symbol("local", name, path, str(item)), inside.locals[name]
         if name in KEYWORDS or (name in REDUCTIONS and after.text in "[("):
-            return None, "keyword", False
+            return None, "keyword"
         module = self.text.module
         found = module.lookup(name) if module is not None else None
-        if isinstance(found, OperatorDef | FunctionDef):
-            return definition(found, name), "operator" if isinstance(found, OperatorDef) else "function", False
+        if (symbol := definition(found, name)) is not None:
+            return symbol, symbol.kind
         if module is not None and name in module.aliases and after.text == ".":
-            return Symbol("module", name, module.aliases[name].file.source.path), "module", False
+            return Symbol("module", name, module.aliases[name].file.source.path), "module"
         if (name in BUILTIN or (inside.kind == "test" and name in GENERATORS)) and after.text == "(":
-            return None, "builtin", False
+            return None, "builtin"
         if name in DTYPE_NAMES | CONSTANTS | ATTRIBUTE_TYPES:
-            return None, "type" if name not in CONSTANTS else "constant", False
+            return None, "type" if name not in CONSTANTS else "constant"
         if inside.kind == "is" and name in TRAITS:
-            return None, "keyword", False
-        return Symbol("local", name, path, str(item)), "size", False
+            return None, "keyword"
+        return Symbol("local", name, path, str(item)), "size"
 
     def _is_entry(self, statement: str, inside: Declared) -> bool:
-        """Whether a name before `=` is that of an entry, as ONNX calls it."""
+        """Return whether a name before `=` is that of an entry, as ONNX calls it."""
         nested = len(self.stack) > 1 or inside.kind == "onnx"
         return self.stack[-1][0] == "{" and nested and statement in {"onnx", "call", "template"}
 
@@ -209,26 +216,20 @@ class _Walk:
                 return self._opened(at)[1]
         return None
 
-    def _keyword(self, name: str) -> tuple[Symbol | None, str, bool]:
-        operator = self.stack[-1][1]
-        if operator is None or all(attr.name != name for attr in operator.attrs):
-            return None, "property", False
-        return Symbol("attribute", name, operator.module.file.source.path, operator.short), "property", False
-
-    def _of_dotted(self, parts: list[str], inside: Declared) -> tuple[Symbol | None, str, bool]:
+    def _of_dotted(self, parts: list[str], inside: Declared) -> _Meaning:
         """The last word of a dotted name: `a.stride` of a call's attributes, or a library's definition."""
         module = self.text.module
         owner = inside.rests.get(parts[0])
         if owner is not None and module is not None:
             found = module.lookup(owner)
             if isinstance(found, OperatorDef) and any(attr.name == parts[1] for attr in found.attrs):
-                return Symbol("attribute", parts[1], found.module.file.source.path, found.short), "property", False
+                return Symbol("attribute", parts[1], found.module.file.source.path, found.short), "property"
         if module is not None and (found := module.lookup(".".join(parts))) is not None:
-            return definition(found, parts[-1]), "operator", False
-        return None, "property", False
+            return definition(found, parts[-1]), "operator"
+        return None, "property"
 
     def _named(self, name: str, index: int) -> Symbol | None:
-        """What a test, a trait or a rule set speaks of."""
+        """The symbol that a test, a trait or a rule set speaks of."""
         _, parts = self._dotted(index)
         dotted = ".".join(parts)
         module, rules = self.text.module, self.text.rules
@@ -245,37 +246,31 @@ class _Walk:
         operator = rules.operators.get(dotted) or rules.operators.get(f"{module.library}.{dotted}")
         return definition(operator, name)
 
-    def _outside(self, index: int, token: Token, statement: str) -> tuple[Symbol | None, str, bool]:
+    def _outside(self, index: int, token: Token, statement: str) -> _Meaning:
         """A word of the header, or of an item that cannot be read."""
         module, name = self.text.module, token.text
         start, parts = self._dotted(index)
-        before = self._at(start - 1)
-        if statement == "import" and token.text != "import" and token.text != "as":
-            if self._at(start - 1).text == ".":
-                before = self._at(start - 2)
-            if before.text == "import":
-                return self._imported(name, relative=self._at(start - 1).text == "."), "module", False
-            if before.text == "as":
-                return None, "module", False
+        if statement == "import" and name not in {"import", "as"}:
+            relative = self._at(start - 1).text == "."
+            before = self._at(start - 1 - relative).text
+            if before == "import":
+                return self._imported(name, relative), "module"
+            if before == "as":
+                return None, "module"
         if name in KEYWORDS:
-            return None, "keyword", False
+            return None, "keyword"
         if statement in {"dslc", "library"}:
-            return None, "module", False
+            return None, "module"
         if statement in {"import", "export"}:
-            return self._of_header(name), "operator", False
+            return self._of_header(name), "operator"
         found = definition(module.lookup(".".join(parts)), name) if module is not None else None
-        return found, "operator" if found is not None else "variable", False
+        return found, "operator" if found is not None else "variable"
 
     def _imported(self, name: str, relative: bool) -> Symbol | None:
-        module = self.text.module
-        for item in module.file.header.imports if module is not None else ():
-            if (
-                item.module.split(".")[-1] == name
-                and item.relative == relative
-                and module is not None
-                and self.text.rules is not None
-            ):
-                for one in self.text.rules.modules:
+        module, rules = self.text.module, self.text.rules
+        for item in module.file.header.imports if module is not None and rules is not None else ():
+            if item.module.split(".")[-1] == name and item.relative == relative:
+                for one in rules.modules if rules is not None else ():
                     if one.name.rsplit(".", 1)[-1] == name or one.library == item.module:
                         return Symbol("module", name, one.file.source.path)
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -18,11 +17,10 @@ from dslc.errors import Diagnostic, DslcError, SourceText
 from dslc.lsp.commands import run
 from dslc.lsp.completion import complete
 from dslc.lsp.edits import NotRenamed, actions, declared, formatted, renamed, uses
-from dslc.lsp.hover import hover
+from dslc.lsp.hover import hover, rule_named, status_text
 from dslc.lsp.names import Occurrence
 from dslc.lsp.outline import TOKEN_MODIFIERS, TOKEN_TYPES, lenses, symbols, tokens
 from dslc.lsp.session import DocumentView, EditorSession, path_of
-from dslc.lsp.texts import EditorPlaces
 from dslc.lsp.view import word_at, words
 from dslc.version import __version__
 
@@ -33,32 +31,13 @@ _LOG = logging.getLogger("dslc.lsp")
 _SEVERITY = {
     "error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning, "note": lsp.DiagnosticSeverity.Information,
 }  # fmt: skip
-_Answer = TypeVar("_Answer", bound=Callable[[Any], Any])
-
-
-class _At(Protocol):
-    """Parameters of a request about a position."""
-
-    @property
-    def text_document(self) -> lsp.TextDocumentIdentifier: ...
-
-    @property
-    def position(self) -> lsp.Position: ...
+_Answer = TypeVar("_Answer", bound=Callable[..., Any])
 
 
 class Answers(Protocol):
     """Registers the answer to a request or notification."""
 
     def __call__(self, method: str, options: Any = None) -> Callable[[_Answer], _Answer]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class AskedWord:
-    """A word of a document that a request is about."""
-
-    view: DocumentView
-    places: EditorPlaces
-    word: Occurrence
 
 
 class Server(LanguageServer):
@@ -141,17 +120,6 @@ class Server(LanguageServer):
             tags=tags,
         )  # fmt: skip
 
-    # ---- asking --------------------------------------------------------------------------------------------------
-
-    def at(self, params: _At) -> AskedWord | None:
-        """The word at a position of an open document."""
-        view = self.session.view(params.text_document.uri)
-        if view is None:
-            return None
-        places = self.session.places(view.source)
-        word = word_at(words(self.session, view), places.offset(params.position))
-        return None if word is None else AskedWord(view, places, word)
-
 
 def server() -> Server:
     """A server that knows all that it can do."""
@@ -180,8 +148,43 @@ def server() -> Server:
     return made
 
 
+def _about(made: Server, answers: Answers) -> Answers:
+    """Registers answers about a document: `answer(view, params)`; null where none of that name is open."""
+
+    def about(method: str, options: Any = None) -> Callable[[_Answer], _Answer]:
+        def registered(answer: _Answer) -> _Answer:
+            @answers(method, options)
+            def found(params: Any) -> Any:
+                view = made.session.view(params.text_document.uri)
+                return None if view is None else answer(view, params)
+
+            return answer
+
+        return registered
+
+    return about
+
+
+def _about_word(made: Server, answers: Answers) -> Answers:
+    """Registers answers about a word with a meaning: `answer(view, word, params)`; null where there is none."""
+    about = _about(made, answers)
+
+    def about_word(method: str, options: Any = None) -> Callable[[_Answer], _Answer]:
+        def registered(answer: _Answer) -> _Answer:
+            @about(method, options)
+            def found(view: DocumentView, params: Any) -> Any:
+                word = word_at(words(made.session, view), view.places.offset(params.position))
+                return None if word is None else answer(view, word, params)
+
+            return answer
+
+        return registered
+
+    return about_word
+
+
 def _documents(made: Server, answers: Answers) -> None:
-    """What is open, and what it says."""
+    """Notifications of documents, and their diagnostics."""
     session = made.session
 
     @answers(lsp.INITIALIZED)
@@ -209,9 +212,9 @@ def _documents(made: Server, answers: Answers) -> None:
 
     @answers(lsp.TEXT_DOCUMENT_DID_SAVE)
     def saved(params: lsp.DidSaveTextDocumentParams) -> None:
-        made.check(path_of(params.text_document.uri)) if path_of(
-            params.text_document.uri
-        ) in session.documents else None
+        path = path_of(params.text_document.uri)
+        if path in session.documents:
+            made.check(path)
 
     @answers(lsp.TEXT_DOCUMENT_DID_CLOSE)
     def closed(params: lsp.DidCloseTextDocumentParams) -> None:
@@ -227,126 +230,101 @@ def _documents(made: Server, answers: Answers) -> None:
 
 
 def _questions(made: Server, answers: Answers) -> None:
-    """What words mean, where they come from, and what may be typed."""
-    session = made.session
+    """Answers about what stands in a document, and what may be typed."""
+    session, about, about_word = made.session, _about(made, answers), _about_word(made, answers)
 
     def location(source: SourceText, one: Occurrence) -> lsp.Location:
         return lsp.Location(session.uri(source.path), session.places(source).range(one.start, one.end))
 
-    @answers(lsp.TEXT_DOCUMENT_HOVER)
-    def hovered(params: lsp.HoverParams) -> lsp.Hover | None:
-        asked = made.at(params)
-        text = hover(asked.view, asked.word) if asked is not None else None
-        if asked is None or text is None:
+    @about_word(lsp.TEXT_DOCUMENT_HOVER)
+    def hovered(view: DocumentView, word: Occurrence, params: lsp.HoverParams) -> lsp.Hover | None:
+        text = hover(view, word)
+        if text is None:
             return None
-        return lsp.Hover(
-            lsp.MarkupContent(lsp.MarkupKind.Markdown, text), asked.places.range(asked.word.start, asked.word.end)
-        )
+        return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text), view.places.range(word.start, word.end))
 
-    @answers(lsp.TEXT_DOCUMENT_DEFINITION)
-    def defined(params: lsp.DefinitionParams) -> list[lsp.Location]:
-        asked = made.at(params)
-        symbol = asked.word.symbol if asked is not None else None
-        if asked is None or symbol is None:
+    @about_word(lsp.TEXT_DOCUMENT_DEFINITION)
+    def defined(view: DocumentView, word: Occurrence, params: lsp.DefinitionParams) -> list[lsp.Location]:
+        symbol = word.symbol
+        if symbol is None:
             return []
         if symbol.kind == "module":
             return [lsp.Location(session.uri(symbol.path), lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0)))]
         if symbol.kind == "onnx":
-            clauses = asked.view.rules.onnx.get(symbol.name, ()) if asked.view.rules is not None else ()
+            clauses = view.rules.onnx.get(symbol.name, ()) if view.rules is not None else ()
             return [session.location(clause.syntax.span) for clause in clauses]
-        return [location(source, one) for source, one in declared(session, asked.view, symbol)]
+        return [location(source, one) for source, one in declared(session, view, symbol)]
 
-    @answers(lsp.TEXT_DOCUMENT_REFERENCES)
-    def referred(params: lsp.ReferenceParams) -> list[lsp.Location]:
-        asked = made.at(params)
-        if asked is None or asked.word.symbol is None:
+    @about_word(lsp.TEXT_DOCUMENT_REFERENCES)
+    def referred(view: DocumentView, word: Occurrence, params: lsp.ReferenceParams) -> list[lsp.Location]:
+        if word.symbol is None:
             return []
-        found = uses(session, asked.view, asked.word.symbol, params.context.include_declaration)
+        found = uses(session, view, word.symbol, params.context.include_declaration)
         return [location(source, one) for source, one in found]
 
-    @answers(lsp.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
-    def highlighted(params: lsp.DocumentHighlightParams) -> list[lsp.DocumentHighlight]:
-        asked = made.at(params)
-        if asked is None or asked.word.symbol is None:
-            return []
-        own = (one for one in words(session, asked.view) if one.symbol == asked.word.symbol)
-        return [lsp.DocumentHighlight(asked.places.range(one.start, one.end)) for one in own]
+    @about_word(lsp.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
+    def highlighted(
+        view: DocumentView, word: Occurrence, params: lsp.DocumentHighlightParams
+    ) -> list[lsp.DocumentHighlight]:
+        own = (one for one in words(session, view) if one.symbol == word.symbol is not None)
+        return [lsp.DocumentHighlight(view.places.range(one.start, one.end)) for one in own]
 
-    @answers(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "(", ","]))
-    def completed(params: lsp.CompletionParams) -> lsp.CompletionList | None:
-        view = session.view(params.text_document.uri)
-        if view is None:
-            return None
-        offset = session.places(view.source).offset(params.position)
-        return lsp.CompletionList(False, complete(session, view, offset))
+    @about(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "(", ","]))
+    def completed(view: DocumentView, params: lsp.CompletionParams) -> lsp.CompletionList:
+        return lsp.CompletionList(False, complete(session, view, view.places.offset(params.position)))
 
-    @answers(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    def outlined(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
-        view = session.view(params.text_document.uri)
-        return [] if view is None else symbols(view, session.places(view.source))
+    @about(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def outlined(view: DocumentView, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+        return symbols(view)
 
-    legend = lsp.SemanticTokensLegend(list(TOKEN_TYPES), list(TOKEN_MODIFIERS))
+    @about(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, lsp.SemanticTokensLegend(list(TOKEN_TYPES), list(TOKEN_MODIFIERS)))
+    def coloured(view: DocumentView, params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
+        return lsp.SemanticTokens(tokens(words(session, view), view.places))
 
-    @answers(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, legend)
-    def coloured(params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
-        view = session.view(params.text_document.uri)
-        return lsp.SemanticTokens([] if view is None else tokens(words(session, view), session.places(view.source)))
-
-    @answers(lsp.TEXT_DOCUMENT_CODE_LENS)
-    def above(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
-        view = session.view(params.text_document.uri)
-        return [] if view is None else list(lenses(view, session.places(view.source)))
+    @about(lsp.TEXT_DOCUMENT_CODE_LENS)
+    def above(view: DocumentView, params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
+        return list(lenses(view))
 
 
 def _edits(made: Server, answers: Answers) -> None:
-    """What the server writes when it is asked to."""
-    session = made.session
+    """Edits that the server makes when it is asked to."""
+    session, about, about_word = made.session, _about(made, answers), _about_word(made, answers)
 
-    @answers(lsp.TEXT_DOCUMENT_FORMATTING)
-    def laid_out(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit] | None:
-        view = session.view(params.text_document.uri)
-        return None if view is None else formatted(view, session.places(view.source))
+    @about(lsp.TEXT_DOCUMENT_FORMATTING)
+    def laid_out(view: DocumentView, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+        return formatted(view)
 
-    @answers(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
-    def may_be_renamed(params: lsp.PrepareRenameParams) -> lsp.PrepareRenamePlaceholder | None:
-        asked = made.at(params)
-        if asked is None or asked.word.symbol is None or asked.word.symbol.kind in {"onnx", "module"}:
+    @about_word(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
+    def may_be_renamed(
+        view: DocumentView, word: Occurrence, params: lsp.PrepareRenameParams
+    ) -> lsp.PrepareRenamePlaceholder | None:
+        if word.symbol is None or word.symbol.kind in {"onnx", "module"}:
             return None
-        return lsp.PrepareRenamePlaceholder(
-            asked.places.range(asked.word.start, asked.word.end), asked.word.symbol.name
-        )
+        return lsp.PrepareRenamePlaceholder(view.places.range(word.start, word.end), word.symbol.name)
 
-    @answers(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
-    def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
-        asked = made.at(params)
-        if asked is None:
-            return None
+    @about_word(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
+    def rename(view: DocumentView, word: Occurrence, params: lsp.RenameParams) -> lsp.WorkspaceEdit:
         try:
-            return renamed(session, asked.view, asked.word, params.new_name)
+            return renamed(session, view, word, params.new_name)
         except NotRenamed as why:
             raise JsonRpcInvalidParams(str(why)) from None
 
-    @answers(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
-    def mended(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
-        view = session.view(params.text_document.uri)
-        if view is None:
-            return []
+    @about(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
+    def mended(view: DocumentView, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         # what was published may be of an earlier text: the places of this one are needed
         findings = session.files.look(view.document.path).findings
-        places = session.places(view.source)
-        start, end = places.offset(params.range.start), places.offset(params.range.end)
-        return actions(view, places, findings, params.context.diagnostics, start, end)
+        start, end = view.places.offset(params.range.start), view.places.offset(params.range.end)
+        return actions(view, findings, params.context.diagnostics, start, end)
 
 
 def _commands(made: Server) -> None:
-    """What lenses do."""
+    """Commands of lenses."""
 
     async def ran(command: str, uri: str, name: str) -> dict[str, Any]:
-        document = made.session.documents.get(path_of(uri))
         path = path_of(uri)
-        unsaved = document is not None and (
-            not path.is_file() or path.read_bytes().decode("utf-8", "replace") != document.text.raw
-        )
+        document = made.session.documents.get(path)
+        saved = path.read_bytes().decode("utf-8", "replace") if path.is_file() else None
+        unsaved = document is not None and saved != document.text.raw
         result = await run(command, path, name)
         kind = lsp.MessageType.Info if result.ok else lsp.MessageType.Warning
         note = " (of the file as it is saved)" if unsaved else ""
@@ -359,24 +337,20 @@ def _commands(made: Server) -> None:
         return {"ok": result.ok, "text": result.text}
 
     @made.command("dslc.test")
-    async def tested(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
+    async def test(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
         return await ran("test", uri, name)
 
     @made.command("dslc.verify")
-    async def verified(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
+    async def verify(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
         return await ran("verify", uri, name)
 
     @made.command("dslc.status")
     def status(ls: LanguageServer, uri: str, name: str) -> str | None:
-        from dslc.lsp.hover import rule_named, status_text
-
         view = made.session.view(uri)
-        rule = (
-            rule_named(view.rules, str(view.document.path), name)
-            if view is not None and view.rules is not None
-            else None
-        )
-        if view is None or view.rules is None or rule is None:
+        if view is None or view.rules is None:
+            return None
+        rule = rule_named(view.rules, str(view.document.path), name)
+        if rule is None:
             return None
         text = f"{name}: {status_text(view.rules, rule)}"
         made.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Info, text))

@@ -1,4 +1,4 @@
-"""What a server knows: the open documents, what their libraries define, and all rule files that may speak of a name."""
+"""The state of a server: the open documents, what their libraries define, and all rule files that may speak of a name."""
 
 from __future__ import annotations
 
@@ -32,13 +32,8 @@ def path_of(uri: str) -> Path:
         if os.name == "nt":
             name = name.lstrip("/")
         return Path(os.path.abspath(name)).resolve()
-    return Path.cwd().resolve() / (Path(unquote(parsed.path or uri)).name or "untitled").removesuffix(".rules").__add__(
-        ".rules"
-    )
-
-
-def uri_of(path: str | Path) -> str:
-    return Path(os.path.abspath(path)).as_uri()
+    name = (Path(unquote(parsed.path or uri)).name or "untitled").removesuffix(".rules")
+    return Path.cwd().resolve() / f"{name}.rules"
 
 
 @dataclass(frozen=True)
@@ -63,6 +58,10 @@ class DocumentView:
     @property
     def source(self) -> SourceText:
         return self.pieces.file.source
+
+    @property
+    def places(self) -> EditorPlaces:
+        return EditorPlaces(self.source, self.document.text.encoding)
 
 
 @dataclass(eq=False)
@@ -144,9 +143,8 @@ class EditorSession:
         known = {Path(module.file.source.path) for rules in found for module in rules.modules}
         own = [path for path in dict.fromkeys([*self.documents, *self._own_files()]) if path not in known]
         together = self._load(own) if own else None
-        found += (
-            [together] if together is not None else [each for path in own if (each := self._load([path])) is not None]
-        )
+        several = [together] if together is not None else map(self._load, ([path] for path in own))
+        found += [each for each in several if each is not None]
         self._world = (stamp, tuple(found))
         return self._world[1]
 
@@ -183,7 +181,7 @@ class EditorSession:
     def uri(self, path: str | Path) -> str:
         """The URI of a file, as the editor writes it."""
         document = self.documents.get(Path(path))
-        return document.uri if document is not None else uri_of(path)
+        return document.uri if document is not None else Path(os.path.abspath(path)).as_uri()
 
     def location(self, span: Span) -> lsp.Location:
         """A place as editors write it."""

@@ -25,7 +25,7 @@ def width(text: str, encoding: str = "utf-16") -> int:
 
 
 def prefix(line: str, units: int, encoding: str = "utf-16") -> int:
-    """How many characters of a line so many code units are; one that begins in them counts, and none is behind the line's end."""
+    """The number of characters in so many code units of a line; one that begins in them counts, and none is behind its end."""
     if encoding == "utf-32" or line.isascii():
         return min(max(units, 0), len(line))
     at = 0
@@ -55,12 +55,12 @@ class EditorText:
 
     @property
     def newline(self) -> str:
-        """How its lines end."""
+        """The end of its lines."""
         return "\r\n" if self.raw.count("\r\n") * 2 > self.raw.count("\n") else "\n"
 
     @cached_property
     def _lines(self) -> tuple[tuple[int, int], ...]:
-        """Where each line begins, and where it ends before its end of line."""
+        """The begin of each line, and its end before the end-of-line characters."""
         out, at = [], 0
         for end in _END.finditer(self.raw):
             out.append((at, end.start()))

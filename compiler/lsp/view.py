@@ -46,7 +46,7 @@ def word_at(found: tuple[Occurrence, ...], offset: int) -> Occurrence | None:
 
 
 def everywhere(session: EditorSession, symbol: Symbol) -> Iterator[tuple[Module, Occurrence]]:
-    """Where all files that can be loaded name a symbol that may be named outside of its file; each place once."""
+    """Occurrences of a symbol in all files that can be loaded, each place once."""
     seen: set[tuple[str, int]] = set()
     for rules in session.world():
         for module in rules.modules:
@@ -69,6 +69,6 @@ def item_at(view: DocumentView, offset: int) -> tuple[int, int, t.Item] | None:
 
 
 def named_at(text: str, start: int, end: int, name: str) -> tuple[int, int]:
-    """Where an item says its name; the item's first character where it does not."""
+    """The place of an item's name; the item's first character where it has none."""
     found = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)").search(text, start, end)
     return found.span() if found is not None else (start, min(start + 1, end))

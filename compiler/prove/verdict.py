@@ -166,7 +166,7 @@ class RuleVerdict:
         return ": ".join(part for part in (self.rule, self.status, self.reason) if part)
 
     def _repr_html_(self) -> str:
-        from dslc.reporting.others import fragment_of_table
+        from dslc.reporting.pages import fragment_of_table
 
         rows: list[tuple[str, str, str, str]] = [
             (each.prover, each.answer, each.scope or ("every shape" if each.answer == "equal" else ""), each.reason)

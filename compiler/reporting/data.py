@@ -1,4 +1,4 @@
-"""What a page shows of models: plain values, which a report carries as JSON."""
+"""Models as pages show them: plain values, which a report carries as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DrawnNode:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What one node of a model took in the runtime, which may have fused it: medians of runs in milliseconds."""
+    """The time of one node of a model in the runtime, which may have fused it: medians of runs in milliseconds."""
 
     name: str
     operator: str

@@ -8,18 +8,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from dslc.reporting.layered import Spacing, acyclic, layered
+from dslc.reporting.layout import acyclic, layered
 
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Pixels of a row and of a letter, rows of a chain that are shown, and the nodes above which nothing is drawn."""
-
-    width: float = 232.0
-    row: float = 19.0
-    letters: int = 32
-    rows: int = 9
-    most: int = 20_000
+WIDTH = 232.0  #: pixels of a row's width
+ROW = 19.0  #: pixels of a row's height
+LETTERS = 32  #: letters of a row
+ROWS = 9  #: rows of a chain that are shown
+MOST = 20_000  #: nodes above which nothing is drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +48,10 @@ class Drawing:
     height: float
 
 
-def drawing(
-    picture: Mapping[str, Any], hues: Mapping[str, str], kernels: Collection[str] = (), look: Look = Look()
-) -> Drawing | None:
+def drawing(picture: Mapping[str, Any], hues: Mapping[str, str], kernels: Collection[str] = ()) -> Drawing | None:
     """A model as it is drawn, `kernels` being operators that were generated; None for one without nodes, or with too many."""
     nodes: Sequence[Mapping[str, Any]] = picture["nodes"]
-    if not nodes or len(nodes) > look.most:
+    if not nodes or len(nodes) > MOST:
         return None
     giver = {name: k for k, node in enumerate(nodes) for name in node["outputs"]}
     edges = [
@@ -66,8 +59,8 @@ def drawing(
     ]
     boxes = _chains(len(nodes), acyclic(len(nodes), edges))
     box_of = {node: k for k, chain in enumerate(boxes) for node in chain}
-    parts = [_parts(chain, nodes, look) for chain in boxes]
-    sizes = [(look.width, look.row * len(each)) for each in parts]
+    parts = [_parts(chain, nodes) for chain in boxes]
+    sizes = [(WIDTH, ROW * len(each)) for each in parts]
     # inputs and outputs are boxes of their own
     ends: list[tuple[int, str]] = []
     links = [(box_of[one], box_of[other]) for one, other in edges if box_of[one] != box_of[other]]
@@ -78,29 +71,22 @@ def drawing(
     for name in picture["inputs"]:
         ends.append((len(sizes), name))
         links += [(len(sizes), box) for box in readers.get(name, ())]
-        sizes.append((look.width * 0.7, look.row))
+        sizes.append((WIDTH * 0.7, ROW))
     for name in picture["outputs"]:
         if name in giver:
             ends.append((len(sizes), name))
             links.append((box_of[giver[name]], len(sizes)))
-            sizes.append((look.width * 0.7, look.row))
-    found = layered(sizes, links, Spacing())
-    rows: list[DrawnRow] = []
-    for k, each in enumerate(parts):
-        left, top = found.corners[k]
-        for n, part in enumerate(each):
-            rows.append(_row(part, nodes, hues, kernels, round(left, 1), round(top + n * look.row, 1), look))
-    frames = tuple(
-        (round(found.corners[k][0], 1), round(found.corners[k][1], 1), look.width, look.row * len(each))
-        for k, each in enumerate(parts)
+            sizes.append((WIDTH * 0.7, ROW))
+    found = layered(sizes, links)
+    corners = [(round(x, 1), round(y, 1)) for x, y in found.corners]
+    rows = tuple(
+        _row(part, nodes, hues, kernels, left, round(top + n * ROW, 1))
+        for (left, top), each in zip(corners, parts, strict=False)
+        for n, part in enumerate(each)
     )
-    names = tuple(
-        (round(found.corners[k][0], 1), round(found.corners[k][1], 1), sizes[k][0], _short(name, 24))
-        for k, name in ends
-    )
-    return Drawing(
-        tuple(rows), frames, tuple(_path(route) for route in found.routes.values()), names, found.width, found.height
-    )
+    frames = tuple((*corners[k], WIDTH, ROW * len(each)) for k, each in enumerate(parts))
+    names = tuple((*corners[k], sizes[k][0], _short(name, 24)) for k, name in ends)
+    return Drawing(rows, frames, tuple(map(_path, found.routes.values())), names, found.width, found.height)
 
 
 def _chains(count: int, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
@@ -126,14 +112,14 @@ def _chains(count: int, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
     return out
 
 
-def _parts(chain: Sequence[int], nodes: Sequence[Mapping[str, Any]], look: Look) -> list[tuple[int, ...]]:
+def _parts(chain: Sequence[int], nodes: Sequence[Mapping[str, Any]]) -> list[tuple[int, ...]]:
     """The rows of a chain: each node, of a long one the first and the last, what was changed, and what is between as one."""
-    if len(chain) <= look.rows:
+    if len(chain) <= ROWS:
         return [(node,) for node in chain]
-    half = look.rows // 2
+    half = ROWS // 2
     kept = {*chain[:half], *chain[-half:]}
     changed = [node for node in chain if nodes[node]["changed"]]
-    if len(changed) <= 2 * look.rows:
+    if len(changed) <= 2 * ROWS:
         kept |= set(changed)
     out: list[tuple[int, ...]] = []
     for node in chain:
@@ -146,7 +132,6 @@ def _parts(chain: Sequence[int], nodes: Sequence[Mapping[str, Any]], look: Look)
 
 def _row(
     part: tuple[int, ...], nodes: Sequence[Mapping[str, Any]], hues: Mapping[str, str], kernels: Collection[str], x: float, y: float,
-    look: Look,
 ) -> DrawnRow:  # fmt: skip
     own = [nodes[k] for k in part]
     rule = next((rule for node in own for rule in node["rules"]), "")
@@ -156,20 +141,16 @@ def _row(
     if len(own) > 1:
         counts = Counter(node["operator"].rpartition(".")[2] for node in own)
         said = ", ".join(f"{name} {count}" for name, count in counts.most_common(3))
-        label = _short(f"{len(own)} more: {said}", look.letters - 5)
+        label = _short(f"{len(own)} more: {said}", LETTERS - 5)
         return DrawnRow(x, y, "", label, time, f"{len(own)} nodes", part, changed, hues.get(rule, ""))
     node = own[0]
     operator = node["operator"].rpartition(".")[2]
     operator = "kernel" if operator in kernels else _short(operator, 16)
-    room = look.letters - len(operator) - len(time) - 2
+    room = LETTERS - len(operator) - len(time) - 2
     # the end of a name says more than what all names begin with
-    label = (
-        node["name"]
-        if len(node["name"]) <= room
-        else "…" + node["name"][len(node["name"]) - room + 1 :]
-        if room > 2
-        else ""
-    )
+    label = node["name"]
+    if len(label) > room:
+        label = "…" + label[len(label) - room + 1 :] if room > 2 else ""
     title = "\n".join([f"{node['operator']} {node['name']}", *node["rules"], *([f"{time} ms"] if time else [])])
     return DrawnRow(x, y, operator, label, time, title, part, changed, hues.get(rule, ""))
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-
-@dataclass(frozen=True, slots=True)
-class PlotSize:
-    """Pixels of a plot's height and of its borders above and below; percent of its width where points begin and end."""
-
-    height: float = 220.0
-    border: float = 16.0
-    left: float = 11.0
-    right: float = 98.0
+HEIGHT = 220.0  #: pixels of a plot's height
+BORDER = 16.0  #: pixels of its borders above and below
+LEFT, RIGHT = 11.0, 98.0  #: percent of its width where points begin and end
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
+    """A point of a plot."""
+
     x: float
     y: float
     kind: str
@@ -45,8 +43,8 @@ class Plot:
     band: tuple[float, float] | None = None
 
 
-def ratios(sizes: Mapping[str, Any], size: PlotSize = PlotSize()) -> Plot | None:
-    """How many times as fast the second of each pair was, in the order of the rounds; None where there are no pairs."""
+def ratios(sizes: Mapping[str, Any]) -> Plot | None:
+    """The ratio of each pair, in the order of the rounds; None where there are no pairs."""
     pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
     values = [one["before_ms"] / one["after_ms"] for one in pairs]
     if not pairs or not all(map(math.isfinite, values)):
@@ -54,45 +52,44 @@ def ratios(sizes: Mapping[str, Any], size: PlotSize = PlotSize()) -> Plot | None
     low, high, ratio = sizes["low"], sizes["high"], sizes["ratio"]
     known = math.isfinite(high) and low > 0 and ratio > 0
     ends = [low, high] if known and high < 20 * low else []
-    scale = _Scale([*values, 1.0, *([ratio] if ratio > 0 else []), *ends], size)
+    scale = _Scale([*values, 1.0, *([ratio] if ratio > 0 else []), *ends])
     dots = tuple(
         Dot(
-            _x(k, len(pairs), size), scale.y(value), "" if one["base_first"] else "second",
+            _x(k, len(pairs)), scale.y(value), "" if one["base_first"] else "second",
             f"pair {k + 1}: {one['before_ms']:.4g} ms and {one['after_ms']:.4g} ms, {value:.3f} times as fast",
         )
         for k, (one, value) in enumerate(zip(pairs, values, strict=True))
     )  # fmt: skip
     lines = [line for line in scale.grid() if line.label != "1"]
     lines += [PlotLine(scale.y(1.0), "1", "one"), *([PlotLine(scale.y(ratio), "", "mid")] if ratio > 0 else [])]
-    return Plot(size.height, dots, tuple(lines), (scale.y(high), scale.y(low) - scale.y(high)) if ends else None)
+    return Plot(HEIGHT, dots, tuple(lines), (scale.y(high), scale.y(low) - scale.y(high)) if ends else None)
 
 
-def times(sizes: Mapping[str, Any], size: PlotSize = PlotSize()) -> Plot | None:
+def times(sizes: Mapping[str, Any]) -> Plot | None:
     """Milliseconds of both models in each pair; None where there are no pairs."""
     pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
     values = [one[key] for one in pairs for key in ("before_ms", "after_ms")]
     if not pairs or not all(map(math.isfinite, values)):
         return None
-    scale = _Scale(values, size)
+    scale = _Scale(values)
     dots = tuple(
-        Dot(_x(k, len(pairs), size), scale.y(one[f"{kind}_ms"]), kind, f"pair {k + 1}, {kind}: {one[f'{kind}_ms']:.4g} ms")
+        Dot(_x(k, len(pairs)), scale.y(one[f"{kind}_ms"]), kind, f"pair {k + 1}, {kind}: {one[f'{kind}_ms']:.4g} ms")
         for k, one in enumerate(pairs) for kind in ("before", "after")
     )  # fmt: skip
-    return Plot(size.height, dots, tuple(scale.grid(" ms")))
+    return Plot(HEIGHT, dots, tuple(scale.grid(" ms")))
 
 
 class _Scale:
     """Logarithms of some values as places from above."""
 
-    def __init__(self, values: Iterable[float], size: PlotSize) -> None:
+    def __init__(self, values: Iterable[float]) -> None:
         found = list(values)
         # a scale has some extent, also where all is equal
         self.low, self.high = math.log(min(found) / 1.02), math.log(max(found) * 1.02)
-        self.size = size
 
     def y(self, value: float) -> float:
         part = (math.log(value) - self.low) / (self.high - self.low)
-        return round(self.size.height - self.size.border - part * (self.size.height - 2 * self.size.border), 1)
+        return round(HEIGHT - BORDER - part * (HEIGHT - 2 * BORDER), 1)
 
     def grid(self, unit: str = "") -> list[PlotLine]:
         """A few round numbers."""
@@ -116,8 +113,8 @@ class _Scale:
         return lines
 
 
-def _x(k: int, count: int, size: PlotSize) -> float:
-    return round(size.left + (size.right - size.left) * ((k + 0.5) / count), 2)
+def _x(k: int, count: int) -> float:
+    return round(LEFT + (RIGHT - LEFT) * ((k + 0.5) / count), 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +145,9 @@ def bars(before: Mapping[str, float], after: Mapping[str, float], most: int = 14
 
 def by_operator(timed: Sequence[Mapping[str, Any]], kernels: Collection[str] = ()) -> dict[str, float]:
     """Milliseconds by operator; generated kernels are said to be such."""
-    out: dict[str, float] = {}
+    out = defaultdict[str, float](float)
     for one in timed:
-        label = f"kernel {one['operator']}" if one["operator"] in kernels else one["operator"]
-        out[label] = out.get(label, 0.0) + one["milliseconds"]
+        out[f"kernel {one['operator']}" if one["operator"] in kernels else one["operator"]] += one["milliseconds"]
     return out
 
 
@@ -170,12 +166,12 @@ def by_layer(
         return parts[: depth + 1]
 
     while True:
-        total: dict[tuple[str, ...], float] = {}
-        inside: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
-        for parts, taken in (one for side in sides for one in side):
+        total = defaultdict[tuple[str, ...], float](float)
+        inside = defaultdict[tuple[str, ...], set[tuple[str, ...]]](set)
+        for parts, taken in chain(*sides):
             own = group(parts)
-            total[own] = total.get(own, 0.0) + taken
-            inside.setdefault(own, set()).add(parts[: len(own) + 1])
+            total[own] += taken
+            inside[own].add(parts[: len(own) + 1])
         divisible = [
             own
             for own in total
@@ -184,14 +180,11 @@ def by_layer(
         if not divisible:
             break
         cuts.add(max(divisible, key=lambda own: total[own]))
-    out: list[dict[str, float]] = []
-    for side in sides:
-        found: dict[str, float] = {}
+    out = defaultdict[str, float](float), defaultdict[str, float](float)
+    for side, found in zip(sides, out, strict=True):
         for parts, taken in side:
-            label = "/".join(group(parts)) or "(no name)"
-            found[label] = found.get(label, 0.0) + taken
-        out.append(found)
-    return out[0], out[1]
+            found["/".join(group(parts)) or "(no name)"] += taken
+    return out
 
 
 def _parts(name: str) -> tuple[str, ...]:

@@ -7,9 +7,12 @@ from dslc.reporting.data import DrawnNode, Picture
 
 
 def picture_of(value: Value) -> Picture:
-    """What a value is computed by: calls of operators, and expressions of no operator as `generated`."""
+    """The program of a value: calls of operators, and expressions of no operator as `generated`."""
     nodes = topological([value.node])
-    names = {one: _name(node, k, n) for k, node in enumerate(nodes) for n, one in enumerate(node.values)}
+    names = {
+        one: str(getattr(node, "name", "")) or f"t{k}" + (f".{n}" if n else "")
+        for k, node in enumerate(nodes) for n, one in enumerate(node.values)
+    }  # fmt: skip
     inputs = tuple(names[one] for node in nodes if isinstance(node, Input) for one in node.values)
     drawn = tuple(
         DrawnNode(
@@ -19,10 +22,6 @@ def picture_of(value: Value) -> Picture:
         for node in nodes if not isinstance(node, Input)
     )  # fmt: skip
     return Picture(inputs, (names[value],), drawn)
-
-
-def _name(node: Node, number: int, output: int) -> str:
-    return str(getattr(node, "name", "")) or f"t{number}" + (f".{output}" if output else "")
 
 
 def _attributes(node: Node) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslc.reporting.graphs import drawing
-from dslc.reporting.page import fragment, page
+from dslc.reporting.pages import fragment, page
 from dslc.reporting.plots import bars, by_layer, by_operator, ratios, times
 
 HUES = 8  #: rules that have a colour of their own; the last one is for all others
@@ -49,7 +49,7 @@ def page_of_run(report: Mapping[str, Any], summary: str) -> str:
 
 
 def fragment_of_run(report: Mapping[str, Any], summary: str) -> str:
-    """What a notebook shows of a report."""
+    """The part of a report that a notebook shows."""
     hues = hues_of([step["rule"] for step in report["steps"]])
     return fragment(
         "run_part.html.j2", report=report, summary=summary, hues=hues, path=path_of(report), finite=math.isfinite,

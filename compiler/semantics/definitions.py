@@ -44,7 +44,7 @@ class OperatorDef:
         return self.syntax.name
 
     def _repr_html_(self) -> str:
-        from dslc.reporting.others import fragment_of_text
+        from dslc.reporting.pages import fragment_of_text
 
         attributes = {one.name: one.span.text for one in self.attrs}
         return fragment_of_text(self.name, self.syntax.span.text, attributes, self.signature)
@@ -76,7 +76,7 @@ class UnknownFunction:
 
 def _shown(name: str, syntax: t.Node) -> str:
     """A definition as a notebook shows it: as its library has it."""
-    from dslc.reporting.others import fragment_of_text
+    from dslc.reporting.pages import fragment_of_text
 
     return fragment_of_text(name, syntax.span.text, {})
 

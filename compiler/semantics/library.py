@@ -84,7 +84,7 @@ class Rules:
         return total.hexdigest()
 
     def _repr_html_(self) -> str:
-        from dslc.reporting.others import fragment_of_table
+        from dslc.reporting.pages import fragment_of_table
 
         kinds = (
             ("operators", self.operators), ("substitutions", self.substitutions), ("laws", self.laws),

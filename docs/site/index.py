@@ -12,7 +12,7 @@ from docs.site.markdown import code, fenced, slug, table
 from docs.site.mathematics import all_equations, outside
 from dslc.catalogue.rows import OperatorRow, RuleDef, RuleRow, all_rules, definitions, operators
 from dslc.errors import DslcError
-from dslc.inspection.describe import bounds, clause_text, clauses_of, describe, traits
+from dslc.inspection.describe import bounds, clause_text, clauses_of, describe, trait_texts
 from dslc.inspection.samples import sample
 from dslc.semantics.definitions import Module, OperatorDef
 from dslc.semantics.env import Mismatch
@@ -189,7 +189,7 @@ def _operator(index: Index, op: OperatorDef, page: str) -> str:
     out += table(("ONNX", "opsets", "clause"), [(code(one["op"]), _opsets(one), code(one["text"])) for one in clauses])
     facts = [
         ("read with others from", ", ".join(map(code, read))),
-        ("properties", ", ".join(map(code, traits(index.rules, op)))),
+        ("properties", ", ".join(map(code, trait_texts(index.rules, op.name)))),
     ]
     facts += [("reads", _bounds(index, op)), ("for example", _instance(index.rules, op))] if index.thorough else []
     examples = [show(one.value) for one in op.syntax.statements if isinstance(one, t.Example)]

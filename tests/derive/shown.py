@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from click.testing import CliRunner
 
-from dslc.cli.derive import called_as, command
+from dslc.api.calls import called_as
+from dslc.cli.derive import command
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
 from dslc.semantics.elaborate import expand

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dslc.checking.rule_tests import run_tests
 from dslc.cli.derive import command as derive
-from dslc.cli.rule_tests import run_tests
 from dslc.cli.verify import command as verify
 from dslc.derivation.calls import read_call
 from dslc.derivation.steps import Steps

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dslc.checking.rule_tests import run_tests
 from dslc.cli.derive import command
-from dslc.cli.rule_tests import run_tests
 from dslc.errors import DslcError
 from dslc.prove.derivations import verify_derivation
 from dslc.search.finders.derivations import derivations_of

@@ -69,7 +69,7 @@ def test_what_takes_long_to_compute_is_not_shown_without_a_proof(rules: Rules) -
 
 def test_the_command_says_what_is_not_proved_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine that is busy with something else for all of the budget."""
-    monkeypatch.setattr("dslc.prove.derived_programs.judged", lambda *given: judged(*given[:3], 0.0, *given[4:]))
+    monkeypatch.setattr("dslc.api.derivations.judged", lambda *given: judged(*given[:3], 0.0, *given[4:]))
     options = [CALL, "--max-depth", "2", "--max-states", "20"]
     text = CliRunner().invoke(command, options, catch_exceptions=False).output
     facts = json.loads(

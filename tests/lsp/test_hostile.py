@@ -41,13 +41,13 @@ def ask(session: EditorSession, uri: str, drawn: random.Random) -> None:
     assert view is not None
     places, found = session.places(view.source), words(session, view)
     length = len(view.source.text)
-    symbols(view, places)
-    list(lenses(view, places))
+    symbols(view)
+    list(lenses(view))
     data = tokens(found, places)
     assert len(data) % 5 == 0 and all(number >= 0 for number in data)
-    formatted(view, places)
+    formatted(view)
     findings = session.files.look(view.document.path).findings
-    actions(view, places, findings, [], 0, length)
+    actions(view, findings, [], 0, length)
     for one in findings:
         if one.span is not None and one.span.source.path == view.source.path:
             at = places.of(one.span)

@@ -26,7 +26,6 @@ from dslc.prove.partial.rules import instances
 from dslc.prove.partial.split_points import NoBoxes, failing, joined, split_points
 from dslc.prove.strided import Box, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.library import Rules, load_many
-from tests.regions import points_of
 
 TILES = """dslc 1
 import std.conv (conv)

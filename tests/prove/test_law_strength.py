@@ -129,7 +129,7 @@ def test_the_matcher_exchanges_the_operands_of_what_is_proved_to_be_commutative_
         "test from_zero {\n  given X: f32[3]\n  fires { Y = sub(X, 0) }\n  fires { Y = sub(0, X) }\n}\n"
         "test plus_zero {\n  given X: f32[3]\n  fires { Y = add(X, 0) }\n  fires { Y = add(0, X) }\n}\n",
     )
-    from dslc.cli.rule_tests import run_tests
+    from dslc.checking.rule_tests import run_tests
 
     passed = {one.name: one.passed for one in run_tests(rules, trials=0) if one.name.startswith("own.")}
     assert passed == {"own.from_zero": False, "own.plus_zero": True}

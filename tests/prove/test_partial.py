@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dslc.api.differences import diff
 from dslc.checking.files import check_files
-from dslc.cli.diff import compared
-from dslc.cli.rule_tests import run_tests
+from dslc.checking.rule_tests import run_tests
 from dslc.errors import DslcError
 from dslc.prove.field.prover import field_verdict
 from dslc.prove.partial.rules import percent
@@ -146,7 +146,7 @@ def test_a_side_that_gives_no_result_passes_no_test(tmp_path: Path) -> None:
     assert [one.code for one in outcome.diagnostics] == ["E0313"]
     # nor is it compared, or used for a model
     with pytest.raises(DslcError, match="does not bind `Y`"):
-        compared([f"{path}::f"])
+        diff(f"{path}::f")
     with pytest.raises(DslcError, match="does not bind `Y`"):
         chosen_partial(rules)
 

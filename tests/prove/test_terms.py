@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.cli.rule_tests import run_tests
+from dslc.checking.rule_tests import run_tests
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, input_value
 from dslc.prove.run.provers import exact_verdict

@@ -56,5 +56,5 @@ def test_what_a_proof_assumes_of_the_right_side_is_shown() -> None:
     verdicts = [RuleVerdict("std.a", "bounded", (said,), ""), RuleVerdict("std.b", "proved", (plain,), "")]
     head = "std.a is used only where its right side has a meaning:"
     assert needs(verdicts) == [head, "  p0 < k0", "  p1 < k1", "  p2 < k2"]
-    assert as_dict(verdicts[0])["verdicts"][0]["needs"] == list(said.needs)
+    assert as_dict(verdicts[0])["verdicts"][0]["needs"] == said.needs
     assert from_dict("std.a", to_dict(verdicts[0])) == verdicts[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dslc.cli import verify
+from dslc.checking.verification import below
 from dslc.cli.verify import command
 from dslc.prove.guards import find_guards
 from dslc.semantics.library import load
@@ -59,7 +59,7 @@ def test_guards_are_looked_for_only_where_wanted_and_take_part_in_the_seconds(
         time.sleep(1.0)
         return ()
 
-    monkeypatch.setattr("dslc.prove.guards.find_guards", slowly)
+    monkeypatch.setattr("dslc.checking.verification.find_guards", slowly)
     without = verified(str(file), "--no-lock", "--no-guards")
     assert asked == []
     found = verified(str(file), "--no-lock")
@@ -80,7 +80,7 @@ def test_a_table_in_a_pipe_is_as_wide_as_its_names() -> None:
     found = verified("std", "--rule", "transpose_through_left_broadcast", "--rule", "relu_through_max_pool")
     assert "std.transpose_through_left_broadcast" in found.stdout
     assert "…" not in found.stdout
-    assert verify.below([], "proved") == []
+    assert below([], "proved") == []
 
 
 @pytest.mark.parametrize(("words", "wanted"), [("dslc ver", "verify"), ("dslc verify --req", "--require")])

@@ -14,7 +14,7 @@ import pytest
 from dslc.cli.main import run
 from dslc.report import Details, Generator, PairMs, PhaseSpan, Report, Sizes, Step, Turn, read
 from dslc.reporting.data import DrawnNode, KernelCode, Picture, Timed
-from dslc.reporting.others import page_of_bench, page_of_difference
+from dslc.reporting.pages import page_of_bench, page_of_difference
 from tests.browser import Browser, browser, chromium
 
 HOSTILE = "</script><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"

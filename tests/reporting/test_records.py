@@ -9,8 +9,8 @@ from math import inf, nan
 import pytest
 from rich.console import Console
 
-from dslc.cli.tables import print_table
 from dslc.reporting.records import record_text
+from dslc.terminal import print_table
 
 
 def test_an_object_begins_with_its_format() -> None:

@@ -13,11 +13,10 @@ import dslc
 ROOT = Path(dslc.__file__).parent
 #: a module may import from its own stage and from earlier ones
 ORDER = [
-    "version", "folders", "deadline", "outside", "errors", "store", "processes", "grammar", "syntax", "diagnostics", "ir", "analysis",
-    "reporting", "semantics", "inspection", "interpret", "templates", "codegen", "derivation", "prove", "onnx", "match", "kernels",
-    "sessions", "egraph", "generate", "foreign", "mutate", "cost", "fuse", "cuda", "report", "search", "catalogue", "checking", "lsp",
-    "cli", "api",
-    "testing",
+    "version", "folders", "deadline", "outside", "terminal", "errors", "store", "processes", "grammar", "syntax", "diagnostics",
+    "ir", "analysis", "reporting", "semantics", "inspection", "interpret", "templates", "codegen", "derivation", "prove", "onnx",
+    "match", "kernels", "sessions", "egraph", "generate", "foreign", "mutate", "cost", "fuse", "cuda", "report", "search", "catalogue",
+    "checking", "lsp", "api", "testing", "cli",
 ]  # fmt: skip
 
 
@@ -110,6 +109,24 @@ def test_rooms_of_the_optimizer_know_earlier_ones() -> None:
         r"^\| `(\w+)/` \|", (DOCS / "architecture.md").read_text("utf-8").partition("**`search/`.**")[2], re.M
     )
     assert rows == ROOMS
+
+
+#: tools beside the way of a model, and the files of the commands that import them
+TOOLS = {
+    "generate": {"cli/generate.py"}, "foreign": {"cli/import_rules.py", "cli/export_rules.py"}, "lsp": {"cli/lsp.py"},
+    "cuda": {"cli/cuda.py"},
+}  # fmt: skip
+
+
+def test_tools_are_imported_by_their_own_commands() -> None:
+    """All else finds them in registries or entry points, and can be read without them."""
+    wrong = []
+    for path in sorted([*ROOT.rglob("*.py"), *(ROOT.parent / "codegen").rglob("*.py")]):
+        name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else f"codegen/{path.name}"
+        for other in {*imports(path)} & {*TOOLS}:
+            if not name.startswith(f"{other}/") and name not in TOOLS[other]:
+                wrong.append(f"{name} imports dslc.{other}")
+    assert wrong == []
 
 
 def test_every_stage_has_a_place() -> None:

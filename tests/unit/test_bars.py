@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dslc.cli.bars import CommandBar, counts_text
+from dslc.terminal import CommandBar, counts_text
 
 
 def test_counts_stand_in_the_order_of_their_names() -> None:

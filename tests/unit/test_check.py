@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dslc.checking.files import check_files
-from dslc.cli.rule_tests import run_tests
+from dslc.checking.rule_tests import run_tests
 from dslc.diagnostics.registry import pages
 from dslc.errors import Diagnostic, DslcError
 from dslc.interpret.check import check_all

@@ -57,7 +57,7 @@ def test_a_device_without_what_runs_plans_on_it(idle: None, tmp_path: Path, monk
     monkeypatch.setattr(doctor, "devices", lambda: ["A device, 80 GiB"])
     monkeypatch.setattr(doctor, "bindings", list)
     assert "pip install 'dslc[cuda]'" in advised(tmp_path)[0]
-    assert doctor._gpu() == [("GPU", "A device, 80 GiB", True)]
+    assert ("GPU", "A device, 80 GiB", True) in doctor.facts(tmp_path)
 
 
 def test_packages_that_are_older_than_dslc_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,5 +84,6 @@ def test_libraries_are_listed_and_a_broken_one_is_not_fine(tmp_path: Path, monke
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.rules").write_text("dslc 1\noperator (((\n")
     monkeypatch.setenv("DSLC_PATH", str(tmp_path))
-    found = {text.partition(" ")[0].rstrip(":"): fine for _, text, fine in doctor._libraries()}
+    shown = [(text, fine) for name, text, fine in doctor.facts(tmp_path / "cache") if name == "library"]
+    found = {text.partition(" ")[0].rstrip(":"): fine for text, fine in shown}
     assert found == {**dict.fromkeys(BUILTIN, True), "broken": False}

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dslc.checking.rule_tests import run_tests
 from dslc.cli.check import command
 from dslc.cli.new import command as new
-from dslc.cli.rule_tests import run_tests
 from dslc.errors import DslcError
 from dslc.semantics.library import load, load_many, modules_of
 

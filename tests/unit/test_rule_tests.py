@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dslc.cli.rule_tests import newest_opset, run_tests
+from dslc.checking.rule_tests import newest_opset, run_tests
 from dslc.cli.test import command
 from dslc.interpret.check_rule import CaseOutcome
 from dslc.semantics.library import load, modules_of, standard

@@ -7,6 +7,7 @@ import json
 from click.testing import CliRunner
 
 from dslc.cli.show import command
+from dslc.errors import DslcError
 
 
 def test_a_convolution_at_a_given_shape() -> None:
@@ -32,5 +33,6 @@ def test_json_has_the_same_facts() -> None:
 
 def test_wrong_use() -> None:
     assert CliRunner().invoke(command, ["conv", "--shape", "X=a"]).exit_code == 2
-    assert CliRunner().invoke(command, ["conv", "--shape", "Q=1"]).exit_code == 2
+    unknown = CliRunner().invoke(command, ["conv", "--shape", "Q=1"]).exception
+    assert isinstance(unknown, DslcError) and unknown.exit_code == 2
     assert CliRunner().invoke(command, ["conv", "pads"]).exit_code == 2

@@ -15,11 +15,10 @@ from onnx import TensorProto, helper
 
 from dslc.cli.main import run
 from dslc.cli.progress import progress
-from dslc.cli.tables import print_table
-from dslc.cli.terminal import console, guarded, say
 from dslc.cost.clock import Clock
 from dslc.diagnostics.render import FORMATS, full, render
 from dslc.errors import Diagnostic, DslcError
+from dslc.terminal import console, guarded, print_table, say
 
 #: colours, titles and links, clearing, backspaces, C1 controls, turned order, markup, emojis, line ends that hide a line
 NAMES = ("\x1b[31mRED", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\", "\x9b2J", "a\b\b", "a\rb", "\u202etxt", "\u2066x",

@@ -61,7 +61,7 @@ class Difference:
     looked: int = 0
 
     def _repr_html_(self) -> str:
-        from dslc.reporting.page import fragment
+        from dslc.reporting.pages import fragment
         from dslc.reporting.planes import plane, svg
 
         drawn = svg([plane(self.mask)]) if self.boxes and self.share < 1 else ""

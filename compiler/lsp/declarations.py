@@ -18,7 +18,7 @@ _INTRODUCES = frozenset("operator property substitution derivation lowering test
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What an item declares.
+    """Names that an item declares.
 
     `locals`: name -> what it is coloured as. `rests`: the name of `**a` -> the operator, as it is called, that has these attributes.
     """
@@ -31,19 +31,21 @@ class Declared:
     rests: dict[str, str]
 
     def name_at(self, tokens: Sequence[Token], index: int) -> bool:
-        """Whether a word is (the last part of) the item's own name, behind its keyword."""
+        """Return whether a word is (the last part of) the item's own name, behind its keyword."""
         at = index
         while at >= 2 and tokens[at - 1].text == "." and tokens[at - 2].kind == "word":
             at -= 2
         keyword = tokens[at - 1] if at else None
-        if keyword is None or keyword.text not in _INTRODUCES or not (keyword.line_start or _partial(tokens, at - 1)):
+        if keyword is None or keyword.text not in _INTRODUCES:
+            return False
+        if not keyword.line_start and (at < 2 or tokens[at - 2].text != "partial"):
             return False
         dotted = "".join(token.text for token in tokens[at : index + 1])
         after = tokens[index + 1].text if index + 1 < len(tokens) else ""
         return dotted == self.name and after != "." and (keyword.text != "let" or self.kind == "function")
 
     def declares(self, tokens: Sequence[Token], index: int) -> bool:
-        """Whether a word is where an attribute or an output is declared: behind `attr`, or behind `->` with a type."""
+        """Return whether a word declares an attribute or an output: behind `attr`, or behind `->` with a type."""
         if tokens[index - 1].text == "attr":
             return True
         if tokens[index].text not in self.outputs:
@@ -57,46 +59,36 @@ class Declared:
         return at >= 0 and head >= 0 and tokens[head].text == "operator"
 
 
-def _partial(tokens: Sequence[Token], at: int) -> bool:
-    return at > 0 and tokens[at - 1].text == "partial"
-
-
 def declared_in(item: t.Item) -> Declared:
-    """What an item declares."""
+    """Collect the names that an item declares."""
     kind = _KINDS[type(item)]
     name = item.op if isinstance(item, t.OnnxDef) else item.name
+    operator = item if isinstance(item, t.Operator) else None
     attributes = (
-        frozenset(s.name for s in item.statements if isinstance(s, t.Attr))
-        if isinstance(item, t.Operator)
-        else frozenset()
+        frozenset(s.name for s in operator.statements if isinstance(s, t.Attr)) if operator else frozenset[str]()
     )
-    outputs = frozenset(one.name for one in item.outputs) if isinstance(item, t.Operator) else frozenset()
+    outputs = frozenset(one.name for one in operator.outputs) if operator else frozenset[str]()
     names: dict[str, str] = {}
     rests: dict[str, str] = {}
     for node in t.walk(item):
+        found: dict[str | None, str] = {}
         if isinstance(node, t.Param):
-            names.setdefault(node.name, "parameter")
-            if node.type is not None:
-                names.setdefault(node.type.name, "type")
-        elif isinstance(node, t.Binder):
-            names.setdefault(node.name, "iterator")
-        elif isinstance(node, t.Defined):
-            names.setdefault(node.name, "variable")
-        elif isinstance(node, t.ForAll):
-            names.setdefault(node.name, "iterator")
+            found = {node.name: "parameter", **({node.type.name: "type"} if node.type is not None else {})}
+        elif isinstance(node, t.Binder | t.ForAll):
+            found = {node.name: "iterator"}
+        elif isinstance(node, t.Defined | t.Search | t.GivenItem | t.Formula):
+            found = {node.name or "": "variable"}
         elif isinstance(node, t.LetMany | t.EquationMany | t.Bind | t.SetDecl | t.TensorDecl):
-            names.update({each: "variable" for each in node.names if each not in names})
+            found = dict.fromkeys(node.names, "variable")
         elif isinstance(node, t.Function | t.Signature):
-            if node is not item:
-                names.setdefault(node.name, "function")
-            names.update({each: "parameter" for each in node.params if each not in names})
+            found = {**({} if node is item else {node.name: "function"}), **dict.fromkeys(node.params, "parameter")}
         elif isinstance(node, t.MapDecl):
-            names.setdefault(node.name, "function")
-        elif isinstance(node, t.Search | t.GivenItem | t.Formula):
-            names.setdefault(node.name or "", "variable")
+            found = {node.name: "function"}
         elif isinstance(node, t.Call) and node.rest is not None:
-            names.setdefault(node.rest, "variable")
+            found = {node.rest: "variable"}
             rests.setdefault(node.rest, node.function)
+        for each, form in found.items():
+            names.setdefault(each or "", form)
     for taken in (*attributes, "_"):
         names.pop(taken, None)
     return Declared(kind, name, attributes, outputs, names, rests)

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from dslc.reporting.graphs import drawing
-from dslc.reporting.layered import acyclic, layered
+from dslc.reporting.layout import acyclic, layered
 
 
 @pytest.mark.parametrize("count", [1, 2, 9, 60, 200])

@@ -29,15 +29,18 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
+from onnx import ModelProto, defs, helper
 
-from dslc.cli.firing import derives, fires
+from dslc.checking.rule_application import derives, fires
 from dslc.errors import Diagnostic, DslcError, Span, error
 from dslc.interpret import Floats, InterpretError, Redraw, run
 from dslc.interpret.check_rule import CaseOutcome, check_law, check_substitution, difference, draw
 from dslc.interpret.domain import Array
-from dslc.ir.constants import FROM_NUMPY, array_value
-from dslc.ir.dtype import DType
+from dslc.ir.constants import FROM_NUMPY, NUMPY, array_value
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
+from dslc.onnx import runtime
+from dslc.onnx.microbenchmarks import empty_model
 from dslc.semantics.checks.substitutions import errors_of
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef, TestDef
@@ -52,7 +55,7 @@ CLOSE = 1e-5  #: share by which equal numbers differ
 Generator = Callable[..., Array]
 
 
-#: what `dslc test` and the plugin for pytest run of a file
+#: claims that `dslc test` and the plugin for pytest run
 Kind = Literal["example", "property", "substitution", "test"]
 
 
@@ -67,7 +70,7 @@ class StatedCase:
     check: Callable[[], CaseOutcome]
 
     def run(self) -> CaseOutcome:
-        """What became of it; what cannot be computed fails, and the others still run."""
+        """Runs the check; what cannot be computed fails, and the others still run."""
         start = time.perf_counter()
         try:
             found = self.check()
@@ -99,36 +102,31 @@ def run_tests(
         if only is None or any(fnmatchcase(part, pattern) for pattern in only for part in parts):
             found = case.run()
             if case.number > 1:
-                found = _joined(out.pop(), found)
+                # of the examples of one operator the status is that of the first that failed
+                first = out.pop()
+                found = replace(
+                    first, passed=first.passed and found.passed, status=found.status if first.passed else first.status,
+                    diagnostics=(*first.diagnostics, *found.diagnostics), seconds=first.seconds + found.seconds,
+                )  # fmt: skip
             out.append(found)
     return out
 
 
-def _joined(first: CaseOutcome, second: CaseOutcome) -> CaseOutcome:
-    """The examples of one operator; the status is that of the first that failed."""
-    return replace(
-        first, passed=first.passed and second.passed, status=second.status if first.passed else first.status,
-        diagnostics=(*first.diagnostics, *second.diagnostics), seconds=first.seconds + second.seconds,
-    )  # fmt: skip
-
-
 def parts_of(file: t.File, trials: int = 3) -> Iterator[tuple[t.Item | t.Example, Kind, str, int]]:
-    """What a file says of itself, before anything of it is understood: the piece of text, its kind, its short name and number."""
+    """Claims of a file, before anything of it is understood: the piece of text, its kind, its short name and number."""
     for item in file.items:
         if isinstance(item, t.Operator):
             examples = [s for s in item.statements if isinstance(s, t.Example)]
             yield from ((example, "example", item.name, number) for number, example in enumerate(examples, 1))
-        elif isinstance(item, t.Property) and trials:
-            yield item, "property", item.name, 1
-        elif isinstance(item, t.Substitution) and trials:
-            yield item, "substitution", item.name, 1
+        elif isinstance(item, t.Property | t.Substitution) and trials:
+            yield item, "property" if isinstance(item, t.Property) else "substitution", item.name, 1
     yield from ((item, "test", item.name, 1) for item in file.items if isinstance(item, t.Test))
 
 
 def cases(
     rules: Rules, modules: Collection[Module] | None = None, seed: int = 0, trials: int = 3
 ) -> Iterator[StatedCase]:
-    """What some modules say of themselves (all, where none are given): as `parts_of`, ready to run; tests come after all others."""
+    """Claims of some modules (all, where none are given): as `parts_of`, ready to run; tests come after all others."""
     chosen = [module for module in rules.modules if modules is None or module in modules]
     for module in chosen:
         for item, kind, short, number in parts_of(module.file, trials):
@@ -153,23 +151,22 @@ def _outcome(name: str, kind: str, findings: list[Diagnostic]) -> CaseOutcome:
 
 
 def _substitution(rules: Rules, sub: SubstitutionDef, seed: int, trials: int) -> CaseOutcome:
-    """What `dslc check` says against a substitution; else its sides at random sizes."""
+    """Findings of `dslc check` about a substitution; else its sides at random sizes."""
     wrong = errors_of(rules, sub)
     return _outcome(sub.name, "uninstantiated", wrong) if wrong else check_substitution(rules, sub, seed, trials)
 
 
 def _example(rules: Rules, module: Module, name: str, example: t.Example) -> CaseOutcome:
-    return _outcome(name, "example", _Expectation(rules, module, name, {}).check(example.value, "E0503", "example"))
+    return _outcome(name, "example", _Expectation(rules, module, name).check(example.value, "E0503", "example"))
 
 
 def _test(rules: Rules, test: TestDef) -> CaseOutcome:
     findings: list[Diagnostic] = []
-    runner = _Expectation(rules, test.module, test.name, {})
+    runner = _Expectation(rules, test.module, test.name)
     for statement in test.syntax.statements:
         try:
             if isinstance(statement, t.Given):
-                for item in statement.items:
-                    runner.give(item)
+                runner.give(statement)
             elif isinstance(statement, t.Expect):
                 findings.extend(runner.check(statement.value, "E0504", "expectation"))
             elif isinstance(statement, t.Fires):
@@ -186,7 +183,7 @@ def _test(rules: Rules, test: TestDef) -> CaseOutcome:
 
 
 def _problem(problem: Exception, span: Span, code: str) -> list[Diagnostic]:
-    """What kept an expression from having a value, as a finding at its place."""
+    """The reason why an expression has no value, as a finding at its place."""
     if isinstance(problem, DslcError) and problem.diagnostics:
         return [d if d.span is not None else replace(d, span=span) for d in problem.diagnostics]
     if isinstance(problem, Mismatch):
@@ -202,24 +199,25 @@ def _problem(problem: Exception, span: Span, code: str) -> list[Diagnostic]:
 class _Expectation:
     """The names of one test, and its expressions with generators, lists and ONNX's operators replaced by constants."""
 
-    def __init__(self, rules: Rules, module: Module, name: str, feeds: dict[Value, Any]) -> None:
+    def __init__(self, rules: Rules, module: Module, name: str) -> None:
         self.rules = rules
         self.env = Env(module, rules)
-        self.feeds = feeds
+        self.feeds: dict[Value, Any] = {}
         self.inputs: list[Value] = []
         self._rng = np.random.default_rng(zlib.crc32(name.encode()))
         self._count = 0
         self._wanted = 1
 
-    def give(self, item: t.GivenItem) -> None:
-        if item.type is not None:
-            value = input_value(item.name, shape_of(item.type, self.env))
-            self.inputs.append(value)
-            array = draw(value.type, Floats(), self._rng)
-            self.feeds[value] = array.astype(np.float32) if value.type.dtype is DType.F32 else array
-            self.env.bind(item.name, value)
-        elif item.value is not None:
-            self.env.bind(item.name, self.value(item.value))
+    def give(self, statement: t.Given) -> None:
+        for item in statement.items:
+            if item.type is not None:
+                value = input_value(item.name, shape_of(item.type, self.env))
+                self.inputs.append(value)
+                array = draw(value.type, Floats(), self._rng)
+                self.feeds[value] = array.astype(np.float32) if value.type.dtype is DType.F32 else array
+                self.env.bind(item.name, value)
+            elif item.value is not None:
+                self.env.bind(item.name, self.value(item.value))
 
     def value(self, expr: t.Expr) -> Any:
         return evaluate(self._plain(expr), self.env)
@@ -234,7 +232,7 @@ class _Expectation:
                 left = self.value(expr.operands[0])
                 self._wanted = len(_parts(left))
                 right = self.value(expr.operands[1])
-                if _tensors(left) or _tensors(right):
+                if isinstance(left, Value | Outputs) or isinstance(right, Value | Outputs):
                     found = self._compare(left, right, 0.0 if expr.ops[0] == "==" else CLOSE)
                 else:
                     holds = _same(left, right, expr.ops[0] == "~=")
@@ -257,22 +255,14 @@ class _Expectation:
         values = [part for part in (*lefts, *rights) if isinstance(part, Value)]
         known = dict(zip(values, self.arrays(values), strict=True))
         for a, b in zip(lefts, rights, strict=True):
-            x = known[a] if isinstance(a, Value) else None
-            y = known[b] if isinstance(b, Value) else None
-            x = _literal(a, y) if x is None else x
-            y = _literal(b, x) if y is None else y
+            x = known[a] if isinstance(a, Value) else _literal(a, known.get(b))
+            y = known[b] if isinstance(b, Value) else _literal(b, x)
             found = _difference(x, y, tolerance)
             if found is not None:
-                return found + self._inputs()
+                small = ((value, array) for value, array in self.feeds.items() if array.size <= 16)
+                lines = (f"{getattr(value.node, 'name', '')} = {_text(array)}" for value, array in small)
+                return "\n".join([found, *lines])
         return None
-
-    def _inputs(self) -> str:
-        lines = [
-            f"{getattr(value.node, 'name', '')} = {_text(array)}"
-            for value, array in self.feeds.items()
-            if array.size <= 16
-        ]
-        return "".join(f"\n{line}" for line in lines)
 
     # ---- generators, lists, ONNX ---------------------------------------------------------------------------
 
@@ -289,16 +279,16 @@ class _Expectation:
             return self._named(array_value(_GENERATORS[node.function](self._rng, *args)), node.span)
         changed = {f.name: self._plain(getattr(node, f.name)) for f in fields(node) if f.name not in {"span", "source"}}
         if isinstance(node, t.Call) and self._defined(node.function):
-            changed["args"] = tuple(self._tensor_argument(arg) for arg in changed["args"])
+            changed["args"] = tuple(
+                self._named(array_value(_array(evaluate(arg, self.env))), arg.span)
+                if isinstance(arg, t.ListExpr)
+                else arg
+                for arg in changed["args"]
+            )
         return replace(node, **changed)
 
     def _defined(self, name: str) -> bool:
         return isinstance(self.env.module.lookup(name), OperatorDef)
-
-    def _tensor_argument(self, arg: t.Expr) -> t.Expr:
-        if not isinstance(arg, t.ListExpr):
-            return arg
-        return self._named(array_value(_array(evaluate(arg, self.env))), arg.span)
 
     def _named(self, value: Any, span: Span) -> t.Name:
         self._count += 1
@@ -314,9 +304,8 @@ class _Expectation:
         arrays = [known[arg] if isinstance(arg, Value) else _array(arg) for arg in args]
         results = onnx_results(call.function.removeprefix("onnx."), arrays, attrs, self._wanted, call.span)
         constants = tuple(array_value(result) for result in results)
-        return (
-            constants[0] if len(constants) == 1 else Outputs(constants, tuple(f"_{k}" for k in range(len(constants))))
-        )
+        names = tuple(f"_{k}" for k in range(len(constants)))
+        return constants[0] if len(constants) == 1 else Outputs(constants, names)
 
 
 def _sized(make: Callable[[np.random.Generator, tuple[int, ...]], Array]) -> Generator:
@@ -331,10 +320,6 @@ _GENERATORS: dict[str, Generator] = {
     "ones": _sized(lambda rng, sizes: np.ones(sizes, np.float32)),
     "iota": _sized(lambda rng, sizes: np.arange(int(np.prod(sizes))).reshape(sizes)),
 }
-
-
-def _tensors(value: Any) -> bool:
-    return isinstance(value, Value | Outputs)
 
 
 def _parts(value: Any) -> tuple[Any, ...]:
@@ -386,13 +371,8 @@ def _same(left: Any, right: Any, close: bool) -> bool:
 def _difference(a: Array, b: Array, tolerance: float) -> str | None:
     if a.dtype != b.dtype:
         return f"the element types {a.dtype} and {b.dtype} differ"
-    from dslc.ir.dtype import TensorType
-
-    type = TensorType(FROM_NUMPY[a.dtype], a.shape)
-    if a.shape == b.shape and tolerance == 0:
-        wide = Floats() if a.dtype.kind not in "fV" else _Exactly()
-        return difference(type, a, b, wide, 0.0)
-    return difference(type, a, b, Floats(), tolerance)
+    exact = a.shape == b.shape and tolerance == 0 and a.dtype.kind in "fV"
+    return difference(TensorType(FROM_NUMPY[a.dtype], a.shape), a, b, _Exactly() if exact else Floats(), tolerance)
 
 
 class _Exactly(Floats):
@@ -413,10 +393,6 @@ def _attribute(value: Any) -> Any:
     """An attribute of an ONNX node as the onnx package takes it."""
     value = _numbers(value)
     if isinstance(value, DType):
-        from onnx import helper
-
-        from dslc.ir.constants import NUMPY
-
         return int(helper.np_dtype_to_tensor_dtype(NUMPY[value]))
     return int(value) if isinstance(value, bool) else value
 
@@ -424,16 +400,11 @@ def _attribute(value: Any) -> Any:
 @functools.cache
 def newest_opset() -> int:
     """The newest opset that both the onnx package and ONNX Runtime support."""
-    from onnx import ModelProto, defs
-
-    from dslc.onnx.microbenchmarks import empty_model
-    from dslc.onnx.runtime import session
-
     model = ModelProto.FromString(empty_model())
     for opset in range(defs.onnx_opset_version(), 7, -1):
         model.opset_import[0].version = opset
         try:
-            session(model, threads=1)
+            runtime.session(model, threads=1)
         except DslcError:
             continue
         return opset
@@ -446,10 +417,6 @@ def onnx_results(op: str, inputs: list[Array], attrs: dict[str, Any], wanted: in
     Raises:
         DslcError: where there is no such operator or it does not take these inputs.
     """
-    from onnx import defs, helper
-
-    from dslc.onnx import runtime
-
     opset, attrs = newest_opset(), dict(attrs)
     domain, _, name = op.rpartition(".")
     schema: Any = None
@@ -485,12 +452,11 @@ def onnx_results(op: str, inputs: list[Array], attrs: dict[str, Any], wanted: in
 
 def fired_graphs(rules: Rules, test: TestDef) -> Iterator[Graph]:
     """The graphs that a test says its substitution fires on; those that have no value are left out."""
-    runner = _Expectation(rules, test.module, test.name, {})
+    runner = _Expectation(rules, test.module, test.name)
     for statement in test.syntax.statements:
         try:
             if isinstance(statement, t.Given):
-                for item in statement.items:
-                    runner.give(item)
+                runner.give(statement)
             elif isinstance(statement, t.Fires) and not statement.silent:
                 yield _graph_of(rules, test, statement.binds, runner)
         except (Mismatch, Unbound, DslcError, InterpretError):
@@ -499,8 +465,8 @@ def fired_graphs(rules: Rules, test: TestDef) -> Iterator[Graph]:
 
 def _graph_of(rules: Rules, test: TestDef, binds: Sequence[t.Bind], runner: _Expectation) -> Graph:
     """The graph of a `fires` or `silent`, or a side of a `derives`. Raises DslcError where its names are too many or too few."""
-    inner = _Expectation(rules, test.module, test.name, dict(runner.feeds))
-    inner.env = runner.env.child()
+    inner = _Expectation(rules, test.module, test.name)
+    inner.feeds, inner.env = dict(runner.feeds), runner.env.child()
     values: list[Value] = []
     for bind in binds:
         parts = _parts(inner.value(bind.value))

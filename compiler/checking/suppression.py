@@ -38,7 +38,12 @@ def suppress(findings: Iterable[Diagnostic], files: Sequence[t.File], overlappin
             continue
         path = file.source.path
         own = [one for one in kept if one.span is not None and one.span.source.path == path]
-        gone = {id(one): mark for one in own if (mark := _mark(one, ignored)) is not None}
+        at = {(mark.line, mark.code): mark for mark in reversed(ignored)}
+        gone = {
+            id(one): at[key] for one in own
+            if one.severity != "error" and one.span is not None
+            and (key := (one.span.source.position(one.span.start)[0], one.code)) in at
+        }  # fmt: skip
         kept = [one for one in kept if id(one) not in gone]
         if any(one.severity == "error" for one in own):
             continue
@@ -52,13 +57,6 @@ def suppress(findings: Iterable[Diagnostic], files: Sequence[t.File], overlappin
 def comment_for(code: str) -> str:
     """The comment that ignores a warning, as it stands behind a line."""
     return f"  # dslc: ignore {code}"
-
-
-def _mark(finding: Diagnostic, ignored: Sequence[_Ignored]) -> _Ignored | None:
-    if finding.severity == "error" or finding.span is None:
-        return None
-    line, _ = finding.span.source.position(finding.span.start)
-    return next((mark for mark in ignored if mark.line == line and mark.code == finding.code), None)
 
 
 def _ignored(file: t.File) -> Iterator[_Ignored]:

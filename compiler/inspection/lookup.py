@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
-from dslc.errors import DslcError, error
-from dslc.semantics.definitions import Module, OnnxClause, OperatorDef
+from dslc.errors import DslcError, did_you_mean, error
+from dslc.semantics.definitions import Module, OnnxClause, OperatorDef, SubstitutionDef
 from dslc.semantics.installed import library_of
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
+
+_T = TypeVar("_T")
 
 
 def operator_named(rules: Rules, name: str) -> OperatorDef:
@@ -37,6 +41,34 @@ def operator_named(rules: Rules, name: str) -> OperatorDef:
         raise (error("E0201", f"no operator is named `{name}`", hint=hint) if hint else unknown) from None
 
 
+def find_rule(rules: Rules, name: str) -> SubstitutionDef:
+    """A substitution by its qualified name, or by a short name that only one library uses.
+
+    Raises:
+        DslcError: E0909 where there is none or more than one.
+    """
+    return definition_named(rules.substitutions, name, "rule", "`--rules LIB` loads the library that has it")
+
+
+def definition_named(known: Mapping[str, _T], name: str, what: str, otherwise: str) -> _T:
+    """The definition of a qualified name, or of a short one that only one library uses; `otherwise`: the hint where no name is close.
+
+    Raises:
+        DslcError: E0909 where there is none or more than one.
+    """
+    if name in known:
+        return known[name]
+    found = [full for full in known if full.rpartition(".")[2] == name]
+    if len(found) == 1:
+        return known[found[0]]
+    if found:
+        hint = "say one of " + ", ".join(found)
+        raise error("E0909", f"several libraries have a {what} `{name}`", hint=hint, exit_code=2)
+    names = [*known, *(full.rpartition(".")[2] for full in known)]
+    hint = did_you_mean(name, names if "." in name else names[len(known) :], otherwise)
+    raise error("E0909", f"no {what} is named `{name}`", hint=hint, exit_code=2)
+
+
 def onnx_operators(rules: Rules, onnx: str) -> tuple[OperatorDef, ...]:
     """The operators that are written as an ONNX node of that name, in the order of their clauses."""
     return tuple(dict.fromkeys(clause.operator for clause in rules.onnx.get(onnx, ()) if clause.operator is not None))
@@ -54,13 +86,8 @@ def onnx_names(rules: Rules) -> dict[str, dict[str, None]]:
 
 def called(module: Module, node: t.Node) -> dict[str, int]:
     """The qualified names of the operators that a text calls, as its file names them, and how often it writes each."""
-    found: dict[str, int] = {}
-    for one in t.walk(node):
-        if isinstance(one, t.Call):
-            definition = module.lookup(one.function)
-            if isinstance(definition, OperatorDef):
-                found[definition.name] = found.get(definition.name, 0) + 1
-    return found
+    found = (module.lookup(one.function) for one in t.walk(node) if isinstance(one, t.Call))
+    return Counter(one.name for one in found if isinstance(one, OperatorDef))
 
 
 def likely(rules: Rules, name: str) -> str:

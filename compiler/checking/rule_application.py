@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
+from dslc.analysis.narrowing import sum_ranges
+from dslc.analysis.numeric import DataDependent, interval
+from dslc.derivation.steps import Steps
 from dslc.errors import Diagnostic, Span
 from dslc.interpret import Floats, InterpretError, Redraw, run
 from dslc.interpret.check_rule import difference, draw
 from dslc.interpret.domain import Domain
 from dslc.interpret.field import Field
 from dslc.interpret.special import changed_by
-from dslc.ir.graph import Graph, ScopeNode, Value
+from dslc.ir.graph import Graph, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
+from dslc.match import GraphIndex, apply_match, compile_directions, find_matches, why_not
 from dslc.semantics.definitions import DerivationDef, TestDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
@@ -27,16 +32,13 @@ DRAWS = 4  #: draws for such a result
 
 def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list[Diagnostic]:
     """Findings where a rule does not apply to a graph, or does where it should be silent."""
-    from dslc.match import GraphIndex, apply_match, compile_directions, find_matches, why_not
-
     if test.name in rules.derivations:
         return _applies(rules, rules.derivations[test.name], statement, graph)
     sub = rules.substitutions.get(test.name)
     if sub is None:
         message = f"no substitution or derivation of this library is named `{test.syntax.name}`"
-        return [
-            Diagnostic("E0214", message, statement.span, hint="a test with `fires` bears the name of its substitution")
-        ]
+        hint = "a test with `fires` bears the name of its substitution"
+        return [Diagnostic("E0214", message, statement.span, hint=hint)]
     index = GraphIndex(graph)
     directions = compile_directions(rules, sub)
     for rule in directions if not statement.silent else directions[:1]:
@@ -79,11 +81,9 @@ def _difference_over(rules: Rules, before: Graph, after: Graph, domain: Domain, 
         except InterpretError as problem:
             return str(problem)
         half = len(before.outputs)
-        for value, a, b in zip(before.outputs, results[:half], results[half:], strict=True):
-            found = difference(value.type, a, b, domain, undefined=True)
-            if found is not None:
-                return found
-        return None
+        sides = zip(before.outputs, results[:half], results[half:], strict=True)
+        found = (difference(value.type, a, b, domain, undefined=True) for value, a, b in sides)
+        return next((one for one in found if one is not None), None)
     return "every draw divides by zero"
 
 
@@ -105,7 +105,7 @@ def derives(rules: Rules, test: TestDef, statement: t.Derives, before: Graph, af
     if wrong:
         return wrong
     made = list(_derived(rules, rule, before))
-    if _normal(rules, rule, after) in made:
+    if Steps([rule]).start(*expand(rules, after.outputs[-1:])) in made:
         return []
     if not made:
         return [Diagnostic("E0505", f"`{rule.name}` does not apply here", statement.span)]
@@ -118,45 +118,33 @@ def _applies(rules: Rules, rule: DerivationDef, statement: t.Fires, graph: Graph
     if wrong:
         return wrong
     found = next(_derived(rules, rule, graph), None)
-    if found is not None and statement.silent:
-        return [
-            Diagnostic(
-                "E0506", f"`{rule.name}` applies here, and should not", statement.span, hint=f"it makes {_shown(found)}"
-            )
-        ]
-    if found is None and not statement.silent:
-        return [Diagnostic("E0505", f"`{rule.name}` does not apply here", statement.span)]
-    if found is not None:
-        return _equal(
-            rules, Graph(graph.inputs, graph.outputs[-1:]), Graph(graph.inputs, (found,)), statement.span, rule.name
-        )
-    return []
+    if found is None:
+        missing = Diagnostic("E0505", f"`{rule.name}` does not apply here", statement.span)
+        return [] if statement.silent else [missing]
+    if statement.silent:
+        message, hint = f"`{rule.name}` applies here, and should not", f"it makes {_shown(found)}"
+        return [Diagnostic("E0506", message, statement.span, hint=hint)]
+    before, after = (Graph(graph.inputs, outputs) for outputs in (graph.outputs[-1:], (found,)))
+    return _equal(rules, before, after, statement.span, rule.name)
 
 
 def _no_expression(rules: Rules, graph: Graph, span: Span) -> list[Diagnostic]:
     """E0326 where the last value is no tensor, E0401 where it reads outside of another one."""
-    from dslc.ir.graph import topological
-
     if not graph.outputs:
         hint = "`given A: f32[4, 3]` declares one to read"
         return [Diagnostic("E0326", "the last value here is no tensor of others", span, hint=hint)]
-    (value,) = expand(rules, graph.outputs[-1:])
-    place = next(
-        (found for node in topological([value.node]) if isinstance(node, ScopeNode) for found in _beside(node)), None
-    )
-    return [] if place is None else [Diagnostic("E0401", place, span, hint="`other=0` says what lies outside")]
+    places = (found for node in _scopes(*expand(rules, graph.outputs[-1:])) for found in _beside(node))
+    return [Diagnostic("E0401", place, span, hint="`other=0` says what lies outside") for place in islice(places, 1)]
 
 
 def _beside(node: ScopeNode) -> Iterator[str]:
     """Reads that are sure to leave their tensors: under no condition, and without a value outside."""
-    from dslc.analysis.narrowing import sum_ranges
-    from dslc.analysis.numeric import DataDependent, interval
-
     scope = node.scope
     at: dict[Scalar, tuple[int, int]] = {**sum_ranges(scope.body)}
     at |= {it: (0, size - 1) for it, size in zip(scope.iters, scope.extents, strict=True) if isinstance(size, int)}
-    if any(_is_choice(part) for part in walk(scope.body)):
-        return
+    for part in walk(scope.body):
+        if part.where is not None if isinstance(part, Reduce) else isinstance(part, Apply) and part.name == "select":
+            return
     for each in walk(scope.body):
         if isinstance(each, Read) and each.other is None:
             for index, size in zip(each.index, node.args[each.operand].type.shape, strict=True):
@@ -171,28 +159,15 @@ def _beside(node: ScopeNode) -> Iterator[str]:
                     yield f"{index} runs from {least} to {most}, beside a tensor of {size}"
 
 
-def _is_choice(part: Scalar) -> bool:
-    return part.where is not None if isinstance(part, Reduce) else isinstance(part, Apply) and part.name == "select"
-
-
 def _derived(rules: Rules, rule: DerivationDef, graph: Graph) -> Iterator[Value]:
-    """What one application makes of the last value of a graph, anywhere in its expression."""
-    from dslc.derivation.steps import Steps
-
+    """The values that one application makes of the last value of a graph, anywhere in its expression."""
     steps = Steps([rule])
-    (value,) = expand(rules, graph.outputs[-1:])
-    for _, new in steps.near(steps.start(value)):
-        yield new
+    return (new for _, new in steps.near(steps.start(*expand(rules, graph.outputs[-1:]))))
 
 
-def _normal(rules: Rules, rule: DerivationDef, graph: Graph) -> Value:
-    from dslc.derivation.steps import Steps
-
-    (value,) = expand(rules, graph.outputs[-1:])
-    return Steps([rule]).start(value)
+def _scopes(value: Value) -> list[ScopeNode]:
+    return [node for node in topological([value.node]) if isinstance(node, ScopeNode)]
 
 
 def _shown(value: Value) -> str:
-    from dslc.ir.graph import ScopeNode, topological
-
-    return ", ".join(str(node.scope) for node in topological([value.node]) if isinstance(node, ScopeNode))
+    return ", ".join(str(node.scope) for node in _scopes(value))

@@ -1,4 +1,4 @@
-"""What is given in Python, as what the commands take; what is wrong with it is a diagnostic."""
+"""Arguments in Python, as values that the commands take; mistakes in them are diagnostics."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from onnx import ModelProto
 
 from dslc.errors import DslcError, error
+from dslc.ir.dtype import DTYPES
 from dslc.search.strategies.option import told
 from dslc.search.strategies.typed import PathLike
 
@@ -125,3 +126,25 @@ def seconds_of(time: Any) -> float:
         return seconds(time)
     except ValueError as problem:
         raise wrong(str(problem)) from None
+
+
+def shape_value(text: str) -> tuple[int, ...]:
+    """`1,64,56,56`, `1x64x56x56` or `[1, 64]` as sizes; raises ValueError."""
+    return tuple(int(part) for part in text.strip("[]() ").replace("x", ",").split(",") if part.strip())
+
+
+def attribute_value(text: str) -> Any:
+    """An attribute as one would write it in a rule: numbers, lists, true, names of element types; else a string."""
+    text = text.strip()
+    if text.startswith("[") or "," in text:
+        return tuple(attribute_value(part) for part in text.strip("[]").split(",") if part.strip())
+    if text in {"true", "false"}:
+        return text == "true"
+    if text in DTYPES:
+        return DTYPES[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip('"')

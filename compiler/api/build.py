@@ -1,0 +1,93 @@
+"""Kernels of an optimized model, built for the machine at hand."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dslc.api.arguments import Model, model_of, path_of
+from dslc.codegen.host.compiler import SUFFIX, Compiler, NotBuilt, compiler, usual
+from dslc.codegen.host.library import source as source_of
+from dslc.codegen.host.processor import foreign, runnable
+from dslc.codegen.host.processor import processor as level
+from dslc.errors import DslcError, error
+from dslc.kernels import NONE, Kernels, prepared, said, texts_of
+from dslc.onnx.protos import read_model
+from dslc.search.strategies.typed import Isa, PathLike
+from dslc.store import write_file
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def build(
+    model: Model, *, output: PathLike | None = None, isa: Isa | None = None, cache: PathLike | None = None
+) -> Kernels:
+    """Builds the kernels of a model that `optimize` made, so that `session` finds them.
+
+    Args:
+        output: also write the library there; `SessionOptions.register_custom_ops_library` of ONNX Runtime loads it.
+        isa: the level of instructions that kernels are for; by default all that this machine can do.
+        cache: the folder of the caches.
+
+    Returns:
+        `.library` (a path; None where the model has no kernels), `.names`, and `.missing`: those that run as plain nodes, with reasons.
+
+    Raises:
+        DslcError: E0815 where none could be built, E0817 where this machine has not the level, E0903 and E0908 for `output`.
+
+    Example:
+        >>> import dslc, onnx.parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+        >>> dslc.build(onnx.parser.parse_model(text)).names
+        ()
+    """
+    source = model_of(model)
+    proto = read_model(source)[0]
+    target = None if output is None else path_of(output, "the output of build")
+    if isinstance(source, Path) and target is not None and target.exists() and os.path.samefile(target, source):
+        raise error("E0908", f"{target} is the model itself", path=str(target))
+    if not said(proto).functions:
+        return NONE
+    found = built(proto, target, None, isa, None if cache is None else path_of(cache, "a cache"))
+    if found.library is None:
+        raise none_built(found, str(source) if isinstance(source, Path) else proto.graph.name or "the model", None)
+    return found
+
+
+def built(proto: ModelProto, output: Path | None, emit: Path | None, isa: str | None, cache: Path | None) -> Kernels:
+    """Builds the kernels of a model, and writes their library and C++ where that is asked for.
+
+    Raises:
+        DslcError: E0817 where they are for this machine and it has not that level, E0903 for what cannot be written.
+    """
+    processor = level(isa or "")
+    if output is None and emit is None:
+        runnable(processor)
+    if emit is not None and (texts := texts_of(proto, processor=processor)[0]):
+        try:
+            used = compiler(processor)
+        except NotBuilt:
+            used = Compiler(usual(processor)[:1], "", processor)
+        call = shlex.join(used.call(Path("kernels.cpp"), Path(f"kernels{SUFFIX}")))
+        write_file(emit / "kernels.cpp", source_of(texts), parents=True)
+        write_file(emit / "build.sh", f"#!/bin/sh\n{call}\n")
+    found = prepared(proto, cache, processor=processor)
+    if output is not None and found.library is not None:
+        write_file(output, found.library.read_bytes(), parents=True)
+    return found
+
+
+def none_built(found: Kernels, model: str, isa: str | None) -> DslcError:
+    """Return the error for a model that has kernels of which none could be built."""
+    processor, hint = level(isa or ""), "it runs all the same"
+    if foreign(processor):
+        hint = f"kernels for {processor.architecture} take a cross compiler: {' or '.join(usual(processor))}, or what CXX names"
+    return error(
+        "E0815",
+        f"no kernel of {model} could be built: {found.missing[0].detail or found.missing[0].why.value}",
+        path=model,
+        hint=hint,
+    )
