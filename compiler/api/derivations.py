@@ -19,7 +19,7 @@ from dslc.derivation.kinds import kinds
 from dslc.derivation.lowerings import lowerings_on, unlowered, with_lowerings
 from dslc.derivation.programs import unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch
-from dslc.derivation.solver import Miss, nearer
+from dslc.derivation.solver import Miss, MissReason, nearer
 from dslc.derivation.steps import ITERATORS as STEPS_ITERATORS
 from dslc.derivation.tables import patterns_of
 from dslc.derivation.targets import missed, targets_of

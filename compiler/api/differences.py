@@ -339,9 +339,9 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
             continue
         first = first or instance
         looked += 1
-        both = sides(instance)
+        _, left, right = sides(instance)
         try:
-            if any(0 < each.share < 1 for each in difference(rules, both.left, both.right, prove=False)):
+            if any(0 < each.share < 1 for each in difference(rules, left, right, prove=False)):
                 return instance
         except NotCompared:
             pass
