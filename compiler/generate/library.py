@@ -24,8 +24,7 @@ from dslc.generate.general.rules import GeneralRule, generalise, names_in, narro
 from dslc.generate.general.tries import Tries
 from dslc.generate.proofs import Proofs
 from dslc.generate.pruning.classes import Classes, family_inputs
-from dslc.generate.pruning.derivable import KnownRules
-from dslc.generate.pruning.foresee import derivable_pairs
+from dslc.generate.pruning.derivable import KnownRules, derivable_pairs
 from dslc.generate.pruning.renamed import PrimeValues, key, most_general, reduced, without_renamed
 from dslc.generate.settings import GenerationSettings, Progress, Stages
 from dslc.generate.terms.inputs import (
@@ -503,5 +502,5 @@ def _constants(roots: Sequence[Term]) -> int:
 
 
 def _joint_order(candidate: Conjecture) -> tuple[int, int, int, str]:
-    roots = (*candidate.sources, *candidate.targets)
+    roots = candidate.roots
     return _size(candidate), _constants(roots), -len(inputs(roots)), str(candidate)

@@ -11,8 +11,7 @@ from dslc.generate.enumeration.rewriting import KeyIndex
 from dslc.generate.general.rules import GeneralRule, definition, generalise, less_general
 from dslc.generate.general.tries import Tries
 from dslc.generate.pruning.classes import Classes
-from dslc.generate.pruning.derivable import KnownRules
-from dslc.generate.pruning.foresee import derivable_pairs
+from dslc.generate.pruning.derivable import KnownRules, derivable_pairs
 from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import Conjecture, Equation, Term, TermType, input_term
 from dslc.ir.dtype import DType

@@ -8,9 +8,9 @@ there. What is left are the sizes that are free.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 
 from dslc.errors import DslcError
 from dslc.generate.terms.term import (
@@ -20,6 +20,7 @@ from dslc.generate.terms.term import (
     TermType,
     Tree,
     applied,
+    entries,
     input_term,
     inputs,
     subterms,
@@ -43,6 +44,9 @@ class Ungeneral(Exception):
     """Why no general type was found."""
 
 
+Application = tuple[Item, tuple[Term, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Typed:
     """General types, as text of the language.
@@ -52,8 +56,8 @@ class Typed:
     """
 
     tensors: dict[Term, tuple[str, ...]]
-    cuts: dict[tuple[Item, tuple[Term, ...]], tuple[str, str]]
-    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]]
+    cuts: dict[Application, tuple[str, str]]
+    sized: dict[Application, dict[str, str]]
     sizes: dict[str, int]
 
 
@@ -69,12 +73,12 @@ class Slot:
 class _Unifier:
     """Sizes as numbers that are told apart: a slot's size is a number of its own, that of another slot, or a sum."""
 
-    def __init__(self, slots: Sequence[tuple[Slot, int]]) -> None:
-        self.base = dict(slots)
+    def __init__(self, slots: dict[Slot, int]) -> None:
+        self.base = slots
         #: numbers that stay as they are
         self.fixed: set[int] = set()
         # the parity of sizes matters to odd kernels, and their order to paddings
-        self.tree: dict[Slot, Tree] = {s: n * _SCALE + 14 * (k + 1) + n % 2 for k, (s, n) in enumerate(slots)}
+        self.tree: dict[Slot, Tree] = {s: n * _SCALE + 14 * (k + 1) + n % 2 for k, (s, n) in enumerate(slots.items())}
 
     def slot_of(self, number: int) -> Slot | None:
         return next((slot for slot, tree in self.tree.items() if tree == number), None)
@@ -126,8 +130,8 @@ def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (),
     Raises:
         Ungeneral: where none were found.
     """
-    roots = (*candidate.sources, *candidate.targets)
-    unifier = _Unifier(tuple(dict.fromkeys(_slots(roots))))
+    roots = candidate.roots
+    unifier = _Unifier(slots_of(candidate))
     for slot in fixed:
         unifier.pin(unifier.tree[slot])
         unifier.fixed.add(unifier.base[slot])
@@ -140,83 +144,60 @@ def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (),
             if not _repair(rules, refusal, unifier):
                 raise Ungeneral(f"`{refusal.item}` fits no other sizes: {refusal.reason}") from None
             continue
-        count = len(candidate.sources)
-        changed = False
-        for left, right in zip(roots[:count], roots[count:], strict=True):
+        apart: list[tuple[Tree, Tree]] = []
+        for left, right in zip(candidate.sources, candidate.targets, strict=True):
             one, other = terms[left].type, terms[right].type
-            if len(one.dims) != len(other.dims) or one.dtype is not other.dtype:
+            if not apart and (len(one.dims) != len(other.dims) or one.dtype is not other.dtype):
                 raise Ungeneral("the sides have different ranks")
-            for x, y in zip(one.dims, other.dims, strict=True):
-                if total(x) != total(y):
-                    if not unifier.equal(x, y):
-                        raise Ungeneral(f"the sides have sizes {total(x)} and {total(y)}")
-                    changed = True
-                    break
-            if changed:
-                break
-        if not changed:
+            apart += [each for each in zip(one.dims, other.dims, strict=False) if total(each[0]) != total(each[1])]
+        if not apart:
             return _named(roots, terms, unifier)
+        x, y = apart[0]
+        if not unifier.equal(x, y):
+            raise Ungeneral(f"the sides have sizes {total(x)} and {total(y)}")
     raise Ungeneral("the sizes do not settle")
 
 
-def attribute_ties(candidate: Conjecture) -> tuple[Tie, ...]:
+def attribute_ties(candidate: Conjecture) -> list[Tie]:
     """Entries of one attribute that have one size, wherever it occurs (the windows of two poolings)."""
-    found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
-    return tuple(
-        (a, b) for (a, m), (b, n) in combinations(found, 2) if m == n and a.attr and (a.attr, a.at) == (b.attr, b.at)
-    )
+    return [
+        tie for tie in equal_ties(candidate) if tie[0].attr and (tie[0].attr, tie[0].at) == (tie[1].attr, tie[1].at)
+    ]
 
 
-def alike_ties(candidate: Conjecture) -> tuple[Tie, ...]:
+def alike_ties(candidate: Conjecture) -> list[Tie]:
     """The same axes of inputs of one type."""
-    found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
-    return tuple(
+    return [
         (a, b)
-        for (a, _), (b, _) in combinations(found, 2)
+        for a, b in combinations(slots_of(candidate), 2)
         if not a.attr and not b.attr and a.owner.type == b.owner.type and a.at == b.at
-    )
+    ]
 
 
-def equal_ties(candidate: Conjecture) -> tuple[Tie, ...]:
-    """Everything that has one size."""
-    found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
-    return tuple((a, b) for (a, m), (b, n) in combinations(found, 2) if m == n)
+def equal_ties(candidate: Conjecture) -> list[Tie]:
+    """All pairs of one size."""
+    return [(a, b) for (a, m), (b, n) in combinations(slots_of(candidate).items(), 2) if m == n]
 
 
-def axis_groups(candidate: Conjecture) -> tuple[tuple[tuple[Slot, ...], ...], ...]:
+def axis_groups(candidate: Conjecture) -> list[list[tuple[Slot, ...]]]:
     """What `equal_ties` makes one size each, by the axes of inputs of one type and the entries of attributes that it ties."""
-    sizes: dict[int, dict[object, list[Slot]]] = {}
-    for slot, number in dict.fromkeys(_slots((*candidate.sources, *candidate.targets))):
+    sizes: dict[int, dict[object, tuple[Slot, ...]]] = {}
+    for slot, number in slots_of(candidate).items():
         place = (slot.attr, slot.at) if slot.attr else (slot.owner.type, slot.at)
-        sizes.setdefault(number, {}).setdefault(place, []).append(slot)
-    return tuple(tuple(map(tuple, groups.values())) for groups in sizes.values())
+        groups = sizes.setdefault(number, {})
+        groups[place] = (*groups.get(place, ()), slot)
+    return [[*groups.values()] for groups in sizes.values()]
 
 
-def single_axes(candidate: Conjecture) -> tuple[tuple[Slot, ...], ...]:
-    """The axes of inputs that have one position only, those of inputs of one type together."""
-    found: dict[object, list[Slot]] = {}
-    for slot, number in dict.fromkeys(_slots((*candidate.sources, *candidate.targets))):
-        if number == 1 and not slot.attr:
-            found.setdefault((slot.owner.type, slot.at), []).append(slot)
-    return tuple(map(tuple, found.values()))
-
-
-def chain_ties(parts: Iterable[Sequence[Slot]]) -> tuple[Tie, ...]:
-    """Each part has one size."""
-    return tuple(tie for part in parts for tie in pairwise(part))
-
-
-def _slots(roots: Sequence[Term]) -> Iterator[tuple[Slot, int]]:
-    for term in inputs(roots):
-        for at, number in enumerate(term.type.shape):
-            yield Slot(term, "", at), number
-    for term in subterms(roots):
-        if term.item is None:
-            continue
-        for name in term.item.sized:
-            value = dict(term.item.attrs)[name]
-            for at, entry in enumerate(value if isinstance(value, tuple) else (value,)):
-                yield Slot(_key(term), name, at), int(str(entry))
+def slots_of(candidate: Conjecture) -> dict[Slot, int]:
+    """The axes of inputs, then the entries of attributes that are given by sizes, with their sizes."""
+    out = {Slot(term, "", at): n for term in inputs(candidate.roots) for at, n in enumerate(term.type.shape)}
+    for term in subterms(candidate.roots):
+        if term.item is not None:
+            for name in term.item.sized:
+                for at, entry in enumerate(entries(dict(term.item.attrs)[name])):
+                    out[Slot(_key(term), name, at)] = int(str(entry))
+    return out
 
 
 def _key(term: Term) -> Term:
@@ -239,8 +220,7 @@ def _sized_item(term: Term, unifier: _Unifier) -> Item:
     attrs = []
     for name, value in item.attrs:
         if name in item.sized:
-            count = len(value) if isinstance(value, tuple) else 1
-            numbers = tuple(total(unifier.tree[Slot(_key(term), name, at)]) for at in range(count))
+            numbers = tuple(total(unifier.tree[Slot(_key(term), name, at)]) for at in range(len(entries(value))))
             value = numbers if isinstance(value, tuple) else numbers[0]
         attrs.append((name, value))
     return Item(item.op, tuple(attrs), item.cut, item.axis, item.sized)
@@ -272,53 +252,35 @@ def _repair(rules: Rules, refusal: _Refused, unifier: _Unifier) -> bool:
     assert original.item is not None
     positions: list[Tree] = [tree for arg in refusal.args for tree in arg.type.dims]
     for name in original.item.sized:
-        value = dict(original.item.attrs)[name]
-        count = len(value) if isinstance(value, tuple) else 1
+        count = len(entries(dict(original.item.attrs)[name]))
         positions += [unifier.tree[Slot(_key(original), name, at)] for at in range(count)]
-    shapes = tuple(arg.type.tensor for arg in original.args)
-    tied, pinned = _wants(rules, original.item, shapes)
-    changed = False
-    for a, b in tied:
-        if unifier.equal(positions[a], positions[b]):
-            return True
-    for at in pinned:
-        changed = unifier.pin(positions[at]) or changed
-    return changed
+    key = original.item, tuple(arg.type.tensor for arg in original.args)
+    known = rules_cache(rules, "wants")
+    if key not in known:
+        known[key] = _wants(rules, *key)
+    tied, pinned = known[key]
+    if any(unifier.equal(positions[a], positions[b]) for a, b in tied):
+        return True
+    changed = [unifier.pin(positions[at]) for at in pinned]
+    return any(changed)
 
 
-def _wants(
-    rules: Rules, item: Item, types: tuple[TensorType, ...]
-) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    caches = rules_cache(rules, "wants")
-    found = caches.get((item, types))
-    if found is None:
-        found = caches[(item, types)] = _find_wants(rules, item, types)
-    return found
-
-
-def _find_wants(
-    rules: Rules, item: Item, types: tuple[TensorType, ...]
-) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Which positions (axes of the arguments, then entries of sized attributes) change together, and which cannot."""
+def _wants(rules: Rules, item: Item, types: tuple[TensorType, ...]) -> tuple[list[tuple[int, int]], list[int]]:
+    """The positions (axes of the arguments, then entries of sized attributes) that change together, and those that cannot."""
     sizes = [size for type in types for size in type.sizes]
     sized = dict(item.attrs)
     for name in item.sized:
-        value = sized[name]
-        sizes += [int(str(v)) for v in (value if isinstance(value, tuple) else (value,))]
+        sizes += [int(str(v)) for v in entries(sized[name])]
 
     def fits(numbers: Sequence[int]) -> bool:
-        at, args, attrs = 0, [], dict(item.attrs)
-        for k, type in enumerate(types):
-            args.append(input_value(f"p{k}", TensorType(type.dtype, tuple(numbers[at : at + type.rank]))))
-            at += type.rank
-        for name in item.sized:
-            value = attrs[name]
-            count = len(value) if isinstance(value, tuple) else 1
-            new = tuple(numbers[at : at + count])
-            at += count
-            attrs[name] = new if isinstance(value, tuple) else new[0]
         if item.cut is not None:
             return True
+        left, args, attrs = iter(numbers), [], dict(item.attrs)
+        for k, type in enumerate(types):
+            args.append(input_value(f"p{k}", TensorType(type.dtype, tuple(islice(left, type.rank)))))
+        for name in item.sized:
+            value = attrs[name]
+            attrs[name] = tuple(islice(left, len(value))) if isinstance(value, tuple) else next(left)
         try:
             apply(rules, item.op, args, attrs)
         except (Mismatch, DslcError):
@@ -337,7 +299,7 @@ def _find_wants(
             if fits([size + 2 if k in group else size for k, size in enumerate(base)]):
                 free |= set(group)
                 tied += list(pairwise(group))
-    return tuple(tied), tuple(k for k in range(len(base)) if k not in free)
+    return tied, [k for k in range(len(base)) if k not in free]
 
 
 # ---- names -----------------------------------------------------------------------------------------------------
@@ -367,8 +329,8 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
         term: tuple(dim(unifier.tree[Slot(term, "", at)]) for at in range(len(term.type.dims)))
         for term in inputs(roots)
     }
-    cuts: dict[tuple[Item, tuple[Term, ...]], tuple[str, str]] = {}
-    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]] = {}
+    cuts: dict[Application, tuple[str, str]] = {}
+    sized: dict[Application, dict[str, str]] = {}
     for term in subterms(roots):
         if term.item is None:
             continue
@@ -380,17 +342,14 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
             cuts[term.node] = (dim(tree[0]), dim(tree[1]))
         for name in term.item.sized:
             value = dict(term.item.attrs)[name]
-            count = len(value) if isinstance(value, tuple) else 1
-            new = [dim(unifier.tree[Slot(_key(term), name, at)]) for at in range(count)]
+            new = [dim(unifier.tree[Slot(_key(term), name, at)]) for at in range(len(entries(value)))]
             sized.setdefault(term.node, {})[name] = f"[{', '.join(new)}]" if isinstance(value, tuple) else new[0]
     return Typed(tensors, cuts, _whole(sized, sizes, tensors), sizes)
 
 
 def _whole(
-    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]],
-    sizes: dict[str, int],
-    tensors: dict[Term, tuple[str, ...]],
-) -> dict[tuple[Item, tuple[Term, ...]], dict[str, str]]:
+    sized: dict[Application, dict[str, str]], sizes: dict[str, int], tensors: dict[Term, tuple[str, ...]]
+) -> dict[Application, dict[str, str]]:
     """An attribute whose sizes are in no tensor is one variable; `sizes` loses its entries."""
     bound = {name for dims in tensors.values() for dim in dims for name in dim.split(" + ")}
     texts = {text for values in sized.values() for text in values.values()}

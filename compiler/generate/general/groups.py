@@ -26,7 +26,7 @@ def grouped_places(rules: Rules, candidate: Conjecture, taken: int) -> frozenset
     Args:
         taken: how many tensor names come before that of the groups.
     """
-    roots = (*candidate.sources, *candidate.targets)
+    roots = candidate.roots
     found: set[Place] = set()
     for term in subterms(roots):
         if term.item is None:

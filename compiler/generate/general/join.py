@@ -28,16 +28,18 @@ def joined(rules: Rules, equations: Iterable[Equation], most: int) -> Iterator[C
     halves: dict[tuple[Item, tuple[Term, ...]], dict[int, Term]] = defaultdict(dict)
     loose: dict[Term, list[Equation]] = defaultdict(list)
     for equation in equations:
-        for term, other in ((equation.left, equation.right), (equation.right, equation.left)):
+        for term, other in (equation.roots, equation.roots[::-1]):
             if term.item is None:
                 continue
             if len(rules.operators[term.item.op].syntax.outputs) > 1:
                 known = halves[term.node].get(term.output)
                 if known is None or size((other,)) < size((known,)):
                     halves[term.node][term.output] = other
-            elif set(inputs((other,))) < set(inputs((term,))):
-                for shared in _bringing(term, other):
-                    loose[shared].append(Equation(term, other))
+            elif (less := set(inputs((other,)))) < (more := set(inputs((term,)))):
+                # the proper parts that hold all inputs which the other term lacks
+                for part in subterms(term.args):
+                    if part.args and more - less <= set(inputs((part,))):
+                        loose[part].append(Equation(term, other))
     for (item, args), found in halves.items():
         count = len(rules.operators[item.op].syntax.outputs)
         if len(found) == count:
@@ -95,18 +97,8 @@ def _along(
     return tuple(done[root] for root in roots)
 
 
-def _bringing(term: Term, other: Term) -> Iterator[Term]:
-    """The proper parts of a term that hold all inputs which the other term lacks."""
-    missing = set(inputs((term,))) - set(inputs((other,)))
-    for part in subterms(term.args):
-        if part.args and missing <= set(inputs((part,))):
-            yield part
-
-
 def _checked(sources: tuple[Term, ...], targets: tuple[Term, ...], most: int) -> Iterator[Conjecture]:
     """What can be looked for: every source is computed, and together they have all inputs of the targets."""
-    if len(set(sources)) < len(sources) or any(term.is_leaf for term in sources):
-        return
-    if not set(inputs(targets)) <= set(inputs(sources)) or size(sources) > most or size(targets) > most:
-        return
-    yield Conjecture(sources, targets)
+    found = Conjecture(sources, targets)
+    if len(set(sources)) == len(sources) and found.binds and found.size <= most:
+        yield found

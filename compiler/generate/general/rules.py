@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, pairwise, product
 
 from dslc.errors import DslcError
 from dslc.generate.general.dimensions import (
@@ -20,10 +20,9 @@ from dslc.generate.general.dimensions import (
     alike_ties,
     attribute_ties,
     axis_groups,
-    chain_ties,
     equal_ties,
     general_types,
-    single_axes,
+    slots_of,
 )
 from dslc.generate.general.groups import GROUPS, grouped_places
 from dslc.generate.general.text import TENSORS, Choice, RuleForm, axis_of, body, choice, choices, declared
@@ -59,9 +58,7 @@ class GeneralRule:
     @property
     def size(self) -> int:
         """The number of operators of the larger side."""
-        from dslc.generate.terms.term import size
-
-        return max(size(self.candidate.sources), size(self.candidate.targets))
+        return self.candidate.size
 
 
 def generalise(rules: Rules, candidate: Conjecture) -> GeneralRule:
@@ -71,42 +68,34 @@ def generalise(rules: Rules, candidate: Conjecture) -> GeneralRule:
         Ungeneral: where not even its sizes can be made free.
     """
     problem = "the sides differ at other sizes"
-    for ties in (_nothing, _attributes, _needed, _everything):
+    for strictness in range(4):
         try:
-            typed = general_types(rules, candidate, ties(rules, candidate))
+            typed = general_types(rules, candidate, _ties(rules, candidate, strictness))
         except Ungeneral as found:
             problem = str(found)
             continue
         for rule in _directed(rules, candidate, typed):
             if holds(rules, rule):
-                rule = _loosened(rules, candidate, rule) if ties is _everything else rule
+                rule = _loosened(rules, candidate, rule) if strictness == 3 else rule
                 return _packed(rules, _grouped(rules, _with_holes(rules, rule)))
     raise Ungeneral(problem)
 
 
-def _nothing(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
-    return ()
-
-
-def _attributes(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
-    return attribute_ties(candidate)
-
-
-def _needed(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
-    """Of the axes that inputs of one type have in common those that cannot be told apart."""
-    base, kept = attribute_ties(candidate), list(alike_ties(candidate))
-    for tie in tuple(kept):
+def _ties(rules: Rules, candidate: Conjecture, strictness: int) -> list[Tie]:
+    """No ties, those of attributes, also those of the common axes of inputs of one type that cannot be told apart, all of one size."""
+    if strictness in {0, 3}:
+        return equal_ties(candidate) if strictness else []
+    if strictness == 1:
+        return attribute_ties(candidate)
+    base, kept = attribute_ties(candidate), alike_ties(candidate)
+    for tie in kept:
         rest = [other for other in kept if other is not tie]
         try:
             general_types(rules, candidate, (*base, *rest))
         except Ungeneral:
             continue
         kept = rest
-    return (*base, *kept)
-
-
-def _everything(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
-    return equal_ties(candidate)
+    return [*base, *kept]
 
 
 def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
@@ -116,7 +105,13 @@ def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
     Raises:
         Ungeneral: where that does not hold either.
     """
-    fixed = single_axes(candidate)
+    # the axes of inputs that have one position only, those of inputs of one type together
+    fixed = [
+        group
+        for groups in axis_groups(candidate)
+        for group in groups
+        if slots_of(candidate)[group[0]] == 1 and not group[0].attr
+    ]
     typed = general_types(rules, candidate, equal_ties(candidate), [slot for group in fixed for slot in group])
     for rule in _directed(rules, candidate, typed):
         if holds(rules, rule, STRICT_TRIALS):
@@ -131,7 +126,7 @@ def _loosened(
     rules: Rules,
     candidate: Conjecture,
     rule: GeneralRule,
-    fixed: tuple[tuple[Slot, ...], ...] = (),
+    fixed: Sequence[tuple[Slot, ...]] = (),
     trials: int = TRIALS,
 ) -> GeneralRule:
     """Of what has one size the axes, one after the other, that may have another; then those of the `fixed` ones that may have any."""
@@ -141,7 +136,7 @@ def _loosened(
     ]
 
     def tried(parts: Sequence[Sequence[tuple[Slot, ...]]], fixed: Iterable[tuple[Slot, ...]]) -> GeneralRule | None:
-        ties = chain_ties([slot for one in other for slot in one] for other in parts)
+        ties = [tie for other in parts for tie in pairwise(chain(*other))]
         try:
             typed = general_types(rules, candidate, ties, [slot for group in fixed for slot in group])
         except Ungeneral:
@@ -156,7 +151,7 @@ def _loosened(
             if (found := tried(trial, fixed)) is not None:
                 rule, parts = found, trial
     for group in fixed:
-        rest = tuple(other for other in fixed if other is not group)
+        rest = [other for other in fixed if other is not group]
         if (found := tried([*parts, [group]], rest)) is not None:
             rule, parts, fixed = found, [*parts, [group]], rest
     return rule
@@ -164,32 +159,27 @@ def _loosened(
 
 def _directed(rules: Rules, candidate: Conjecture, typed: Typed) -> list[GeneralRule]:
     """The rule in the direction, or both, in which the left side binds what the right side needs."""
-    turned = Conjecture(candidate.targets, candidate.sources)
-    found = []
-    for one, other in ((candidate, turned), (turned, candidate)):
+    for one in (candidate, candidate.turned):
         if _binds(one, typed):
-            both = _binds(other, typed) and not any(term.is_leaf for term in one.targets)
-            found.append(GeneralRule(one, typed, RuleForm(), "<=>" if both else "=>"))
-    return found[:1]
+            return [GeneralRule(one, typed, RuleForm(), "<=>" if _binds(one.turned, typed) else "=>")]
+    return []
 
 
 def _binds(candidate: Conjecture, typed: Typed) -> bool:
-    """Whether the sources have all inputs, compute all outputs, and name the attributes that the targets name."""
-    if any(term.is_leaf for term in candidate.sources) or not set(inputs(candidate.targets)) <= set(
-        inputs(candidate.sources)
-    ):
+    """Return whether the sources have all inputs, compute all outputs, and name the attributes that the targets name."""
+    if not candidate.binds:
         return False
     bound = {name for term in inputs(candidate.sources) for dim in typed.tensors[term] for name in dim.split(" + ")}
-    bound |= {name for node, values in typed.sized.items() for text in values.values() for name in _words(text)
-              if node in applications_of(candidate.sources)}  # fmt: skip
-    needed = {name for node, values in typed.sized.items() for text in values.values() for name in _words(text)
-              if node in applications_of(candidate.targets)}  # fmt: skip
-    return needed <= bound
-
-
-def applications_of(roots: Sequence[Term]) -> set[tuple[Item, tuple[Term, ...]]]:
-    """All applications, of constants too."""
-    return {term.node for term in subterms(roots) if term.item is not None}
+    left, right = (
+        {
+            name
+            for node in {term.node for term in subterms(side) if term.item is not None}
+            for text in typed.sized.get(node, {}).values()
+            for name in _words(text)
+        }
+        for side in (candidate.sources, candidate.targets)
+    )
+    return right <= left | bound
 
 
 def _words(text: str) -> list[str]:
@@ -238,8 +228,7 @@ def definition(rules: Rules, rule: GeneralRule, name: str = "candidate") -> Subs
 
 def names_in(rule: GeneralRule) -> dict[str, str]:
     """The operators of a rule: qualified names, each with the one that its text has for it."""
-    roots = (*rule.candidate.sources, *rule.candidate.targets)
-    return short_names({term.item.op for term in subterms(roots) if term.item is not None})
+    return short_names(item.op for item in operators_of([rule]))
 
 
 def holds(rules: Rules, rule: GeneralRule, trials: int = TRIALS) -> bool:
@@ -300,25 +289,26 @@ def less_general(rules: Rules, rule: GeneralRule) -> GeneralRule | None:
 def _with_default(rules: Rules, rule: GeneralRule) -> set[Choice]:
     """The attribute values whose attributes have a default wherever they occur."""
     found: dict[Choice, bool] = {}
+    for option, item in _options(rules, rule):
+        found[option] = found.get(option, True) and declared(rules, item, option[0]).default is not None
+    return {option for option, usual in found.items() if usual}
+
+
+def _options(rules: Rules, rule: GeneralRule) -> Iterator[tuple[Choice, Item]]:
+    """The attribute values of a rule that follow from no sizes or types, with their items."""
     for item in operators_of([rule]):
         for name, value in item.attrs:
             if name not in item.sized and not isinstance(value, DType):
-                option = choice(rules, item, name, value)
-                found[option] = found.get(option, True) and declared(rules, item, name).default is not None
-    return {option for option, usual in found.items() if usual}
+                yield choice(rules, item, name, value), item
 
 
 def _word_values(rules: Rules, rule: GeneralRule, named: Mapping[Choice, str]) -> Iterator[dict[Choice, str]]:
     """Every choice of words for the variables of attributes that are words: random instances only have the default."""
     words: dict[Choice, list[str]] = {}
-    for item in operators_of([rule]):
-        for name, value in item.attrs:
-            if name in item.sized or isinstance(value, DType):
-                continue
-            option = choice(rules, item, name, value)
-            if option in named and option[2] == "string":
-                known = texts(rules.operators[item.op], declared(rules, item, name))
-                words[option] = [f'"{word}"' for word in known if word != OTHER_TEXT]
+    for option, item in _options(rules, rule):
+        if option in named and option[2] == "string":
+            known = texts(rules.operators[item.op], declared(rules, item, option[0]))
+            words[option] = [f'"{word}"' for word in known if word != OTHER_TEXT]
     for values in product(*words.values()) if words else ():
         yield {**named, **dict(zip(words, values, strict=True))}
 
@@ -404,24 +394,18 @@ def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
             shape = [2, *numbers]
         feeds[term] = input_value(f"x{term.index}", TensorType(term.type.dtype, tuple(shape)))
     try:
-        left = _at_rank(rules, rule.candidate.sources, rule, feeds, sizes, rank, pack)
-        right = _at_rank(rules, rule.candidate.targets, rule, feeds, sizes, rank, pack)
+        done = _at_rank(rules, rule, feeds, sizes, rank, pack)
     except (Mismatch, DslcError, Ungeneral):
         return False
-    return all(a.type == b.type for a, b in zip(left, right, strict=True))
+    pairs = zip(rule.candidate.sources, rule.candidate.targets, strict=True)
+    return all(done[a].type == done[b].type for a, b in pairs)
 
 
 def _at_rank(
-    rules: Rules,
-    roots: Sequence[Term],
-    rule: GeneralRule,
-    feeds: Mapping[Term, Value],
-    sizes: Mapping[str, int],
-    rank: int,
-    pack: str,
-) -> list[Value]:
+    rules: Rules, rule: GeneralRule, feeds: Mapping[Term, Value], sizes: Mapping[str, int], rank: int, pack: str
+) -> dict[Term, Value]:
     done = dict(feeds)
-    for term in subterms(roots):
+    for term in subterms(rule.candidate.roots):
         if term.item is None:
             continue
         attrs = dict(term.item.attrs)
@@ -435,7 +419,7 @@ def _at_rank(
         if term.item.cut is not None:
             attrs[term.item.cut] = tuple(_sum(text, sizes) for text in rule.typed.cuts[term.node])
         done[term] = apply(rules, term.item.op, [done[arg] for arg in term.args], attrs)[term.output]
-    return [done[root] for root in roots]
+    return done
 
 
 def _sum(text: str, sizes: Mapping[str, int]) -> int:
@@ -446,7 +430,7 @@ def operators_of(rules: Iterable[GeneralRule]) -> tuple[Item, ...]:
     """The distinct menu items of some rules, in order of first use."""
     found: dict[Item, None] = {}
     for rule in rules:
-        for term in subterms((*rule.candidate.sources, *rule.candidate.targets)):
+        for term in subterms(rule.candidate.roots):
             if term.item is not None:
                 found[term.item] = None
     return tuple(found)

@@ -39,7 +39,7 @@ class RuleForm:
 
 def tensor_names(candidate: Conjecture) -> dict[Term, str]:
     """Names of the inputs by first occurrence on the source side, then on the target side."""
-    used = inputs((*candidate.sources, *candidate.targets))
+    used = inputs(candidate.roots)
     return {term: TENSORS[k] if k < len(TENSORS) else f"A{k}" for k, term in enumerate(used)}
 
 
@@ -67,7 +67,7 @@ def _declared(rules: Rules, item: Item, name: str) -> tuple[t.Attr, str]:
 def choices(rules: Rules, candidate: Conjecture) -> list[Choice]:
     """The attribute values of a rule, each as often as it occurs; those that follow from sizes or types are none."""
     out = []
-    for term in subterms((*candidate.sources, *candidate.targets)):
+    for term in subterms(candidate.roots):
         if term.item is None:
             continue
         for name, value in term.item.attrs:
@@ -160,7 +160,7 @@ class Writer:
 
 def dtype_variable(candidate: Conjecture) -> DType | None:
     """The element type that is written `T`: the commonest among the inputs that are floating-point tensors."""
-    found = Counter(term.type.dtype for term in inputs((*candidate.sources, *candidate.targets)))
+    found = Counter(term.type.dtype for term in inputs(candidate.roots))
     floats = [dtype for dtype, _ in found.most_common() if dtype.is_float]
     return floats[0] if floats else None
 

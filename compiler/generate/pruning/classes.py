@@ -38,26 +38,21 @@ class Classes:
     def add(self, equation: Equation) -> None:
         """Enters an equation under all names of its inputs."""
         self.entered += 1
-        for left, right in self._renamed(equation):
-            self._join(self.rebuilt(left), self.rebuilt(right))
+        for a, b in self._renamed(equation):
+            a, b = self.rebuilt(a), self.rebuilt(b)
+            if a.type == b.type:
+                self._union(self._parent, a, b, True)
+            self._union(self._value, self.find(a), self.find(b), False)
 
     def _renamed(self, equation: Equation) -> Iterator[tuple[Term, Term]]:
-        used = inputs((equation.left, equation.right))
-        types = list(dict.fromkeys(term.type for term in used))
+        used = inputs(equation.roots)
         options = []
-        for type in types:
-            mine = [term.index for term in used if term.type == type]
-            all_of_type = [term.index for term in self._inputs if term.type == type]
-            options.append([dict(zip(mine, chosen, strict=True)) for chosen in permutations(all_of_type, len(mine))])
+        for type in dict.fromkeys(term.type for term in used):
+            mine, every = ([term.index for term in terms if term.type == type] for terms in (used, self._inputs))
+            options.append([dict(zip(mine, chosen, strict=True)) for chosen in permutations(every, len(mine))])
         for choice in product(*options):
-            numbers = {old: new for part in choice for old, new in part.items()}
-            left, right = rename((equation.left, equation.right), numbers)
+            left, right = rename(equation.roots, {old: new for part in choice for old, new in part.items()})
             yield left, right
-
-    def _join(self, a: Term, b: Term) -> None:
-        if a.type == b.type:
-            self._union(self._parent, a, b, True)
-        self._union(self._value, self.find(a), self.find(b), False)
 
     def _union(self, parent: dict[Term, Term], a: Term, b: Term, members: bool) -> None:
         a, b = _root(parent, a), _root(parent, b)

@@ -12,15 +12,17 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from dslc.errors import DslcError
 from dslc.generate.general.rules import GeneralRule
 from dslc.generate.general.text import choice, declared
 from dslc.generate.pruning.classes import Classes
-from dslc.generate.terms.term import Conjecture, Item, Term, inputs, subterms
+from dslc.generate.terms.term import Conjecture, Item, Term, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.ir.dtype import DType
+from dslc.processes.forked import mapped
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
@@ -48,14 +50,17 @@ class RulePattern:
     targets: tuple[Term, ...]
 
 
+Rests = frozenset[GeneralRule]
+
+
 class _Side:
-    """What a search from one term has reached, with the rules of the way there; and what is left to rewrite."""
+    """The terms that a search from one term has reached, with the rules of the way there; and the ones left to rewrite."""
 
     def __init__(self, classes: Classes, term: Term) -> None:
         start = classes.rebuilt(term)
-        self.seen: dict[Term, frozenset[GeneralRule]] = {start: frozenset(), classes.find(start): frozenset()}
+        self.seen: dict[Term, Rests] = {start: frozenset()}
         self.todo: list[tuple[int, int, Term]] = [(0, 0, start)]
-        self.value, self.parts = classes.value(start), set(subterms((start,)))
+        self.value, self.normal, self.parts = classes.value(start), classes.find(start), set(subterms((start,)))
 
 
 class KnownRules:
@@ -69,21 +74,19 @@ class KnownRules:
         #: the steps of terms that are parts of others, of so many patterns; as long as the classes have the same number
         self._parts: dict[Term, tuple[list[tuple[Term, GeneralRule]], int]] = {}
         self._entered = 0
-        #: the constants of terms
-        self._constants: dict[Term, frozenset[Term]] = {}
+        self._constants = cache(_constants)
         #: the ways to write terms by operator and output; as long as the classes have the same number
         self._ways: dict[Term, dict[tuple[str, int], list[Term]]] = {}
 
     def keep(self, rule: GeneralRule) -> None:
         """From now on the rule, in each direction that binds all it needs, may be used."""
         candidate = rule.candidate
-        for sources, targets in ((candidate.sources, candidate.targets), (candidate.targets, candidate.sources)):
+        for one in (candidate, candidate.turned):
             # attributes of one side may not follow from the other: then an instance has no value, and none is made
-            if any(term.is_leaf for term in sources) or not set(inputs(targets)) <= set(inputs(sources)):
-                continue
-            assert sources[0].item is not None
-            table = self._patterns if len(sources) == 1 else self._joint
-            table[(sources[0].item.op, sources[0].output)].append(RulePattern(rule, sources, targets))
+            first = one.sources[0]
+            if first.item is not None and one.binds:
+                table = self._patterns if len(one.sources) == 1 else self._joint
+                table[(first.item.op, first.output)].append(RulePattern(rule, one.sources, one.targets))
 
     @property
     def rules(self) -> list[GeneralRule]:
@@ -102,47 +105,25 @@ class KnownRules:
 
     # ---- one result ----------------------------------------------------------------------------------------------
 
-    def derivable(
-        self, term: Term, target: Term, steps: int = STEPS, more: int = LARGER
-    ) -> frozenset[GeneralRule] | None:
+    def derivable(self, term: Term, target: Term) -> Rests | None:
         """The rules by which rewriting leads from a term to another one of the same value; None where it does not.
 
-        Every part of a term is rewritten; at most `steps` terms are rewritten so, of at most `more` operators more than the two have,
-        those first that have most in common with the target.
+        Every part of a term is rewritten; terms have at most a few operators more than the two, those first that have most in common
+        with the target.
         """
-        classes = self.classes
-        most = max(classes.size(term), classes.size(target))
-        rebuilt = classes.rebuilt(target)
-        goal, known = classes.value(rebuilt), classes.normal(target)
-        start = classes.rebuilt(term)
-        if start is known:
-            return frozenset()
-        wanted = set(subterms((rebuilt,)))
-        seen = {start: frozenset[GeneralRule]()}
-        todo: list[tuple[int, int, Term]] = [(0, 0, start)]
-        for _ in range(steps):
-            if not todo:
-                break
-            _, _, here = heapq.heappop(todo)
-            for there, rule in self._anywhere(here):
-                if there in seen:
-                    continue
-                size = classes.size(there)
-                if there is known or (size < most and classes.value(there) is goal):
-                    return seen[here] | {rule}
-                if size <= most + more:
-                    seen[there] = seen[here] | {rule}
-                    apart = sum(part not in wanted for part in subterms((there,)))
-                    heapq.heappush(todo, (apart, len(seen), there))
-        return None
+        side, other = _Side(self.classes, term), _Side(self.classes, target)
+        other.seen, other.todo = {other.normal: frozenset()}, []
+        return self._meeting((side, other), max(map(self.classes.size, (term, target))), STEPS)
 
-    def follows(
-        self, term: Term, target: Term, steps: int = FURTHER, more: int = LARGER
-    ) -> frozenset[GeneralRule] | None:
-        """As `derivable`, from both terms at once until the terms that are reached meet; `steps` terms are rewritten in all."""
-        classes = self.classes
-        most = max(classes.size(term), classes.size(target))
-        sides = [_Side(classes, one) for one in (term, target)]
+    def follows(self, term: Term, target: Term, steps: int = FURTHER) -> Rests | None:
+        """As `derivable`, from both terms at once until the terms that are reached meet."""
+        sides = _Side(self.classes, term), _Side(self.classes, target)
+        for side in sides:
+            side.seen[side.normal] = frozenset()
+        return self._meeting(sides, max(map(self.classes.size, (term, target))), steps)
+
+    def _meeting(self, sides: tuple[_Side, _Side], most: int, steps: int) -> Rests | None:
+        """The search of both sides in turn; one that has nothing to rewrite is left out."""
         if sides[0].seen.keys() & sides[1].seen.keys():
             return frozenset()
         for k in range(steps):
@@ -152,17 +133,17 @@ class KnownRules:
             if not mine.todo:
                 break
             _, _, here = heapq.heappop(mine.todo)
-            rests = mine.seen[here]
             for there, rule in self._anywhere(here):
                 if there in mine.seen:
                     continue
+                rests = mine.seen[here] | {rule}
                 if there in other.seen:
-                    return rests | other.seen[there] | {rule}
-                size = classes.size(there)
-                if size < most and classes.value(there) is other.value:
-                    return rests | {rule}
-                if size <= most + more:
-                    mine.seen[there] = rests | {rule}
+                    return rests | other.seen[there]
+                size = self.classes.size(there)
+                if size < most and self.classes.value(there) is other.value:
+                    return rests
+                if size <= most + LARGER:
+                    mine.seen[there] = rests
                     apart = sum(part not in other.parts for part in subterms((there,)))
                     heapq.heappush(mine.todo, (apart, len(mine.seen), there))
         return None
@@ -210,27 +191,22 @@ class KnownRules:
 
     # ---- several results ------------------------------------------------------------------------------------------
 
-    def derivable_joint(self, candidate: Conjecture) -> frozenset[GeneralRule] | None:
+    def derivable_joint(self, candidate: Conjecture) -> Rests | None:
         """The kept rules that lead from the sources to the targets: one with several results, then others below the application
         whose results the targets are; None for none."""
-        goals = tuple(self.classes.rebuilt(term) for term in candidate.targets)
-        first = candidate.sources[0]
-        ways = [m for m in self.classes.ways(first) if m.item is not None]
-        for way in ways:
-            assert way.item is not None
-            for pattern in self._joint.get((way.item.op, way.output), ()):
+        goals = tuple(map(self.classes.rebuilt, candidate.targets))
+        for way in self.classes.ways(candidate.sources[0]):
+            for pattern in self._joint.get((way.item.op, way.output), ()) if way.item is not None else ():
                 if len(pattern.sources) != len(candidate.sources):
                     continue
-                for binding in self._all(pattern, candidate.sources):
+                for binding in self._each(pattern.rule, pattern.sources, candidate.sources, {}):
                     made = self._made(pattern, pattern.targets, binding)
-                    rests = (
-                        None if made is None else self._alike(tuple(self.classes.rebuilt(term) for term in made), goals)
-                    )
+                    rests = None if made is None else self._alike(tuple(map(self.classes.rebuilt, made)), goals)
                     if rests is not None:
                         return rests | {pattern.rule}
         return None
 
-    def _alike(self, made: tuple[Term, ...], goals: tuple[Term, ...]) -> frozenset[GeneralRule] | None:
+    def _alike(self, made: tuple[Term, ...], goals: tuple[Term, ...]) -> Rests | None:
         """The rules by which the results of one application become those of another of the same item; empty if they are those."""
         if made == goals:
             return frozenset()
@@ -238,22 +214,13 @@ class KnownRules:
         for a, b in zip(made, goals, strict=True):
             if a.item is None or a.item != b.item or a.output != b.output or a.args != one.args or b.args != other.args:
                 return None
-        rests: frozenset[GeneralRule] = frozenset()
+        rests: Rests = frozenset()
         for a, b in zip(one.args, other.args, strict=True):
             found = self.derivable(a, b)
             if found is None:
                 return None
             rests |= found
         return rests
-
-    def _all(
-        self, pattern: RulePattern, terms: tuple[Term, ...], at: int = 0, binding: Binding | None = None
-    ) -> Iterator[Binding]:
-        if at == len(terms):
-            yield binding or {}
-            return
-        for more in self._class(pattern.rule, pattern.sources[at], terms[at], binding or {}):
-            yield from self._all(pattern, terms, at + 1, more)
 
     # ---- matching -------------------------------------------------------------------------------------------------
 
@@ -270,45 +237,32 @@ class KnownRules:
             yield from self._node(rule, pattern, way, binding)
 
     def _written(self, term: Term) -> dict[tuple[str, int], list[Term]]:
-        """The ways to write a term by operator and output."""
+        """The ways to write a term by operator and output, without constants that it has not: rewriting by rules does not find the
+        identity in a tensor."""
         self._look()
         found = self._ways.get(term)
         if found is None:
             found = self._ways[term] = {}
             for way in self.classes.ways(term):
-                if way.item is not None and (way is term or not self._brings(way, term)):
+                if way.item is not None and (way is term or self._constants(way) <= self._constants(term)):
                     found.setdefault((way.item.op, way.output), []).append(way)
         return found
 
-    def _brings(self, way: Term, term: Term) -> bool:
-        """Whether a way to write a term has constants that the term has not: whoever rewrites by rules does not find the identity in a
-        tensor."""
-        known = self._constants
-        for one in (way, term):
-            if one not in known:
-                known[one] = frozenset(part for part in subterms((one,)) if part.is_constant)
-        return not known[way] <= known[term]
-
     def _node(self, rule: GeneralRule, pattern: Term, term: Term, binding: Binding) -> Iterator[Binding]:
-        if (
-            pattern.item is None
-            or term.item is None
-            or pattern.item.op != term.item.op
-            or pattern.output != term.output
-        ):
-            return
+        """The bindings of a pattern with a term that has its operator and output."""
+        assert term.item is not None
         more = self._attributes(rule, pattern, term.item, binding)
         if more is not None:
-            yield from self._args(rule, pattern.args, term.args, more)
+            yield from self._each(rule, pattern.args, term.args, more)
 
-    def _args(
+    def _each(
         self, rule: GeneralRule, patterns: tuple[Term, ...], terms: tuple[Term, ...], binding: Binding
     ) -> Iterator[Binding]:
         if not patterns:
             yield binding
             return
         for more in self._class(rule, patterns[0], terms[0], binding):
-            yield from self._args(rule, patterns[1:], terms[1:], more)
+            yield from self._each(rule, patterns[1:], terms[1:], more)
 
     def _attributes(self, rule: GeneralRule, pattern: Term, item: Item, binding: Binding) -> Binding | None:
         assert pattern.item is not None
@@ -381,6 +335,10 @@ class KnownRules:
         return Item(item.op, tuple(attrs), item.cut, axis, item.sized)
 
 
+def _constants(term: Term) -> frozenset[Term]:
+    return frozenset(part for part in subterms((term,)) if part.is_constant)
+
+
 def sizes_in(rule: GeneralRule, text: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The sizes, as texts, that an attribute of this text is given by, for its value; a name alone may be all of a list."""
     if isinstance(value, tuple) and rule.form.pack == "all":
@@ -410,44 +368,66 @@ def fitting(
         if term not in binding:
             continue
         shape = binding[term].type.shape
-        lists: list[tuple[str, tuple[int, ...]]] = []
-        singles = list(zip(dims, shape, strict=False))
-        if dims and rule.form.pack == "all":
-            lists, singles = [("S", shape)], []
-        elif dims and rule.form.pack == "batch":
-            cut = len(shape) - len(dims)
-            if cut < 0:
-                return None
-            lists, singles = [("L", shape[:cut])], list(zip(dims, shape[cut:], strict=True))
-        elif dims and rule.form.pack == "axis":
-            lists, singles = [("rank", (len(shape),))], []
-        elif len(dims) != len(shape):
+        pack, cut = rule.form.pack if dims else "", len(shape) - len(dims)
+        # of lists of sizes only the whole is known, or the rank
+        name, value, single = {
+            "all": ("S", shape, ()),
+            "batch": ("L", shape[: max(cut, 0)], shape[max(cut, 0) :]),
+            "axis": ("rank", len(shape), ()),
+        }.get(pack, ("", (), shape))
+        if (cut < 0 if pack == "batch" else cut and not pack) or sizes.setdefault(name, value) != value:
             return None
-        for name, value in lists:
-            if sizes.setdefault(name, value) != value:
-                return None
-        for dim, number in singles:
+        for dim, number in zip(dims, single, strict=False):
             if dim in rule.typed.sizes:
                 if sizes.setdefault(dim, number) != number:
                     return None
             else:
                 sums.append((dim, number))
     for dim, number in sums:
-        parts = dim.split(" + ")
-        known = all(part in sizes or part.isdigit() for part in parts)
-        if known and sum(sizes[part] if part in sizes else int(part) for part in parts) != number:
+        if _sum(dim, sizes) not in {None, number}:
             return None
     return sizes
+
+
+def _sum(text: str, sizes: Mapping[str, Any]) -> int | None:
+    """The value of a sum of sizes; None where one is not known."""
+    parts = text.split(" + ")
+    if not all(part in sizes or part.isdigit() for part in parts):
+        return None
+    return sum(sizes[part] if part in sizes else int(part) for part in parts)
 
 
 def sized_value(text: str, several: bool, rule: GeneralRule, sizes: Mapping[str, Any]) -> Any:
     """The value of an attribute that is given by sizes; None where they are not known."""
     if several and (rule.form.pack == "all" or not text.startswith("[")):
         return sizes.get("S" if rule.form.pack == "all" else text)
-    out = []
-    for part in text.strip("[]").split(", "):
-        words = part.split(" + ")
-        if not all(word in sizes or word.isdigit() for word in words):
-            return None
-        out.append(sum(sizes[word] if word in sizes else int(word) for word in words))
-    return tuple(out) if several else out[0]
+    out = [_sum(part, sizes) for part in text.strip("[]").split(", ")]
+    return None if None in out else tuple(out) if several else out[0]
+
+
+# ---- many candidates at once -----------------------------------------------------------------------------------------
+
+FEW = 400  #: pairs; fewer are not worth new processes
+CHUNK = 32  #: pairs that a process takes at once
+
+Pair = tuple[Term, Term]
+
+
+def derivable_pairs(known: KnownRules, pairs: Sequence[Pair], workers: int) -> dict[Pair, Rests]:
+    """Those of the pairs (term, target) that follow from the rules kept so far, and from which: by forks, which share the rules and
+    classes with this process and answer with the rules' numbers. Empty where few are asked for."""
+    if workers <= 1 or len(pairs) < FEW:
+        return {}
+    rules = known.rules
+    found = mapped(_numbered, (known, {rule: k for k, rule in enumerate(rules)}), pairs, workers, CHUNK)
+    return {
+        pair: frozenset(rules[k] for k in numbers)
+        for pair, numbers in zip(pairs, found, strict=True)
+        if numbers is not None
+    }
+
+
+def _numbered(shared: tuple[KnownRules, dict[GeneralRule, int]], pair: Pair) -> list[int] | None:
+    known, numbers = shared
+    rests = known.derivable(*pair)
+    return None if rests is None else [numbers[rule] for rule in rests]

@@ -20,6 +20,7 @@ from dslc.generate.terms.term import (
     Conjecture,
     Term,
     TermType,
+    applied,
     attributes,
     in_order,
     input_term,
@@ -96,10 +97,7 @@ class Pruned:
 
 def key(candidate: Conjecture) -> tuple[Term, ...]:
     """Equal for candidates that are equal up to the names of inputs and the direction."""
-    count = len(candidate.sources)
-    one = in_order((*candidate.sources, *candidate.targets))
-    other = in_order((*candidate.targets, *candidate.sources))
-    return min(one, (*other[count:], *other[:count]), other, key=_text) if count == 0 else min(one, other, key=_text)
+    return min(in_order(candidate.roots), in_order(candidate.turned.roots), key=_text)
 
 
 def _text(roots: Sequence[Term]) -> str:
@@ -109,7 +107,7 @@ def _text(roots: Sequence[Term]) -> str:
 def ordered(candidate: Conjecture) -> Conjecture:
     """With inputs numbered by first occurrence."""
     count = len(candidate.sources)
-    roots = in_order((*candidate.sources, *candidate.targets))
+    roots = in_order(candidate.roots)
     return Conjecture(roots[:count], roots[count:])
 
 
@@ -123,13 +121,10 @@ def without_renamed(candidates: Iterable[Conjecture]) -> Pruned:
     """
     groups: dict[tuple[Any, ...], dict[tuple[int, ...], Conjecture]] = defaultdict(dict)
     for candidate in candidates:
-        turned = Conjecture(candidate.targets, candidate.sources)
-        forms = [(_skeleton(c), c) for c in (candidate, turned)]
-        shape, chosen = min(forms, key=lambda form: str(form[0]))
-        names = _occurrences(chosen)
-        if len(forms) == 2 and forms[0][0] == forms[1][0]:
-            names = min(names, _occurrences(turned))
-        groups[shape].setdefault(names, candidate)
+        # without the names of inputs, in the direction that comes first
+        forms = [(tuple(map(_bare, one.roots)), _occurrences(one)) for one in (candidate, candidate.turned)]
+        shape, _ = min(forms, key=lambda form: str(form[0]))
+        groups[shape].setdefault(min(names for other, names in forms if other == shape), candidate)
     out = Pruned()
     for group in groups.values():
         general: list[tuple[tuple[int, ...], Conjecture]] = []
@@ -143,11 +138,6 @@ def without_renamed(candidates: Iterable[Conjecture]) -> Pruned:
     return out
 
 
-def _skeleton(candidate: Conjecture) -> tuple[Any, ...]:
-    """A candidate without the names of its inputs."""
-    return tuple(_bare(root) for root in (*candidate.sources, *candidate.targets))
-
-
 def _bare(term: Term) -> Any:
     return str(term.type) if term.item is None else (str(term.item), term.output, *(_bare(arg) for arg in term.args))
 
@@ -155,11 +145,7 @@ def _bare(term: Term) -> Any:
 def _occurrences(candidate: Conjecture) -> tuple[int, ...]:
     """The inputs in the order in which they are written, numbered by first occurrence."""
     numbers: dict[Term, int] = {}
-    return tuple(
-        numbers.setdefault(term, len(numbers))
-        for root in (*candidate.sources, *candidate.targets)
-        for term in _leaves(root)
-    )
+    return tuple(numbers.setdefault(term, len(numbers)) for root in candidate.roots for term in _leaves(root))
 
 
 def _leaves(term: Term) -> Iterator[Term]:
@@ -177,8 +163,8 @@ def _instance(names: Sequence[int], general: Sequence[int]) -> bool:
 
 def most_general(candidate: Conjecture, values: PrimeValues, limit: int = 8) -> Conjecture:
     """The candidate with inputs told apart wherever both sides stay equal (for inputs that no enumeration had)."""
-    for one in inputs((*candidate.sources, *candidate.targets)):
-        places = sum(leaf is one for root in (*candidate.sources, *candidate.targets) for leaf in _leaves(root))
+    for one in inputs(candidate.roots):
+        places = sum(leaf is one for root in candidate.roots for leaf in _leaves(root))
         if not 2 <= places <= limit:
             continue
         fresh = input_term(_unused(candidate), one.type)
@@ -187,12 +173,8 @@ def most_general(candidate: Conjecture, values: PrimeValues, limit: int = 8) -> 
             if not any(marks):
                 continue
             parted = _parted(candidate, one, fresh, (False, *marks))
-            sides = set(inputs(parted.sources)), set(inputs(parted.targets))
-            if (
-                fresh in sides[0] & sides[1]
-                and one in sides[0] & sides[1]
-                and values.equal(parted.sources, parted.targets)
-            ):
+            both = set(inputs(parted.sources)) & set(inputs(parted.targets))
+            if {fresh, one} <= both and values.equal(parted.sources, parted.targets):
                 return most_general(parted, values, limit)
     return candidate
 
@@ -205,15 +187,13 @@ def _parted(candidate: Conjecture, one: Term, fresh: Term, marks: Sequence[bool]
             return fresh if next(todo) else one
         if term.item is None or not term.args:
             return term
-        from dslc.generate.terms.term import applied
-
         return applied(term.item, tuple(visit(arg) for arg in term.args), term.output, term.type)
 
     return Conjecture(tuple(map(visit, candidate.sources)), tuple(map(visit, candidate.targets)))
 
 
 def _unused(candidate: Conjecture) -> int:
-    return max((term.index for term in inputs((*candidate.sources, *candidate.targets))), default=-1) + 1
+    return max((term.index for term in inputs(candidate.roots)), default=-1) + 1
 
 
 # ---- common subgraphs --------------------------------------------------------------------------------------------
@@ -251,7 +231,7 @@ def above_common_subterms(candidate: Conjecture, values: PrimeValues, build: Bui
     for term in sorted(common, key=lambda term: -size((term,))):
         number = _unused(candidate)
         fresh = input_term(number, TermType(term.type.dtype, term.type.shape))
-        roots = (*candidate.sources, *candidate.targets)
+        roots = candidate.roots
         if all(root is term for root in roots):
             continue
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeAlias
 
 from dslc.ir.dtype import DType, TensorType
@@ -36,23 +36,28 @@ def meet(a: Tree, b: Tree) -> Tree:
     return (meet(a[0], b[0]), meet(a[1], b[1]))
 
 
+class _Hashed:
+    """A dataclass that remembers its hash; another process hashes in its own way."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            own = hash(tuple(getattr(self, each.name) for each in fields(self)))  # type: ignore[arg-type]
+            object.__setattr__(self, "_hash", own)
+            return own
+
+
 @dataclass(frozen=True, slots=True)
-class TermType:
+class TermType(_Hashed):
     """An element type, and a split tree for every dimension."""
 
     dtype: DType
     dims: tuple[Tree, ...]
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.dtype, self.dims)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # another process hashes in its own way
-        return TermType, (self.dtype, self.dims)
+    __hash__ = _Hashed.__hash__
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,7 +86,7 @@ def _show_tree(tree: Tree) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class Item(_Hashed):
     """A menu item: an operator with one choice of its attributes.
 
     `op` is the qualified name; `attrs` are all attributes but `cut`, complete, in declared order. `cut` names the attribute of the
@@ -95,16 +100,7 @@ class Item:
     cut: str | None = None
     axis: int | None = None
     sized: tuple[str, ...] = ()
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.op, self.attrs, self.cut, self.axis, self.sized)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Item, (self.op, self.attrs, self.cut, self.axis, self.sized)
+    __hash__ = _Hashed.__hash__
 
     @property
     def short(self) -> str:
@@ -112,6 +108,11 @@ class Item:
 
     def __str__(self) -> str:
         return f"{self.short}({', '.join(f'{name}={show_attribute(value)}' for name, value in self.attrs)})"
+
+
+def entries(value: Any) -> tuple[Any, ...]:
+    """The entries of an attribute; a single value is one."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def parts(item: Item, type: TermType) -> tuple[int, int] | None:
@@ -219,6 +220,10 @@ class Equation:
     left: Term
     right: Term
 
+    @property
+    def roots(self) -> tuple[Term, ...]:
+        return self.left, self.right
+
     def __str__(self) -> str:
         return f"{self.left} == {self.right}"
 
@@ -229,6 +234,24 @@ class Conjecture:
 
     sources: tuple[Term, ...]
     targets: tuple[Term, ...]
+
+    @property
+    def roots(self) -> tuple[Term, ...]:
+        return (*self.sources, *self.targets)
+
+    @property
+    def binds(self) -> bool:
+        """True where all sources are computed, of all inputs that the targets have."""
+        return not any(term.is_leaf for term in self.sources) and set(inputs(self.targets)) <= set(inputs(self.sources))
+
+    @property
+    def turned(self) -> Conjecture:
+        return Conjecture(self.targets, self.sources)
+
+    @property
+    def size(self) -> int:
+        """The number of operators of the larger side."""
+        return max(size(self.sources), size(self.targets))
 
     def __str__(self) -> str:
         left, right = (", ".join(map(str, side)) for side in (self.sources, self.targets))
