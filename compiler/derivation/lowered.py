@@ -6,9 +6,10 @@ iterators that stand alone nowhere; a factor before the sum is 1. How buffers ha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
+from dslc.derivation.pieces import Unfit
 from dslc.ir.graph import Call, Node, Value, rebuild, with_args
 from dslc.semantics.definitions import FunctionDef, LoweringDef, OperatorDef
 from dslc.semantics.elaborate import expand_node
@@ -58,7 +59,8 @@ def operator_of(lowering: LoweringDef, bare: bool = False) -> OperatorDef | None
         return None
     decls = {param.name: param.type.dims or () for param in syntax.params if param.type is not None}
     for node in walk_expr(equation.value):
-        if isinstance(node, t.Call) and node.function not in _KNOWN and not _is_function(node.function, lowering):
+        function = node.function if isinstance(node, t.Call) and node.function not in _KNOWN else None
+        if function is not None and not isinstance(lowering.module.lookup(function), FunctionDef):
             return None
     indices = dict(_indices(equation))
     known = {*decls, *indices, *_CONSTANTS}
@@ -69,15 +71,19 @@ def operator_of(lowering: LoweringDef, bare: bool = False) -> OperatorDef | None
                 for part in walk_expr(sub):
                     if isinstance(part, t.Name) and _is_number(part, known, lowering):
                         attrs.setdefault(part.id, _type(part, sub, decls.get(node.base.id, ()), at))
-    value: t.Expr | None = equation.value
+    value = equation.value
     if bare:
-        for part in walk_expr(equation.value):
+        for part in walk_expr(value):
             if isinstance(part, t.Name) and _is_number(part, {*known, *attrs}, lowering):
                 attrs[part.id] = _int(part)
     else:
-        value = _with_factors_of_one(equation.value, {*known, *attrs}, lowering)
-    if value is None:
-        return None
+        taken = {*known, *attrs}
+        try:
+            value = _with_factors_of_one(
+                value, lambda part: isinstance(part, t.Name) and _is_number(part, taken, lowering)
+            )
+        except Unfit:
+            return None
     ranges = ranges_of_reads((equation,), decls)
     extents: dict[str, t.Expr] = {}
     for name, star in indices.items():
@@ -103,10 +109,6 @@ def _indices(equation: t.Equation) -> Iterator[tuple[str, bool]]:
     for node in walk_expr((*(equation.target.places or ()), equation.value)):
         if isinstance(node, t.Binder):
             yield node.name, node.star
-
-
-def _is_function(name: str, lowering: LoweringDef) -> bool:
-    return isinstance(lowering.module.lookup(name), FunctionDef)
 
 
 def _is_number(node: t.Name, known: Collection[str], lowering: LoweringDef) -> bool:
@@ -141,32 +143,27 @@ def _packs_with(value: t.Expr, index: str, decls: dict[str, tuple[t.Expr, ...]])
                     yield dim.value
 
 
-def _with_factors_of_one(value: t.Expr, known: Collection[str], lowering: LoweringDef) -> t.Expr | None:
-    """The expression without numbers of the caller's that are factors; None where another number is."""
-    if isinstance(value, t.Binary) and value.op == "*":
-        kept = [
-            part
-            for part in (value.left, value.right)
-            if not (isinstance(part, t.Name) and _is_number(part, known, lowering))
-        ]
-        if len(kept) == 1:
-            return _with_factors_of_one(kept[0], known, lowering)
-    if isinstance(value, t.Name) and _is_number(value, known, lowering):
-        return None
-    if isinstance(value, t.Binary):
-        left, right = (_with_factors_of_one(part, known, lowering) for part in (value.left, value.right))
-        return None if left is None or right is None else replace(value, left=left, right=right)
-    if isinstance(value, t.Unary):
-        operand = _with_factors_of_one(value.operand, known, lowering)
-        return None if operand is None else replace(value, operand=operand)
-    if isinstance(value, t.Call):
-        args = [_with_factors_of_one(arg, known, lowering) for arg in value.args]
-        return (
-            None
-            if any(arg is None for arg in args)
-            else replace(value, args=tuple(arg for arg in args if arg is not None))
-        )
+def _over_operands(value: t.Expr, each: Callable[[t.Expr], t.Expr]) -> t.Expr:
+    """An arithmetic expression of other operands."""
+    match value:
+        case t.Binary():
+            return replace(value, left=each(value.left), right=each(value.right))
+        case t.Unary():
+            return replace(value, operand=each(value.operand))
+        case t.Call():
+            return replace(value, args=tuple(map(each, value.args)))
     return value
+
+
+def _with_factors_of_one(value: t.Expr, is_number: Callable[[t.Expr], bool]) -> t.Expr:
+    """The expression without numbers of the caller's that are factors; raises Unfit where another number is."""
+    if isinstance(value, t.Binary) and value.op == "*":
+        kept = [part for part in (value.left, value.right) if not is_number(part)]
+        if len(kept) == 1:
+            return _with_factors_of_one(kept[0], is_number)
+    if is_number(value):
+        raise Unfit("a number beside a factor")
+    return _over_operands(value, lambda part: _with_factors_of_one(part, is_number))
 
 
 def _ranged(place: t.Place, extents: dict[str, t.Expr]) -> t.Place:
@@ -182,13 +179,7 @@ def _with_range(binder: t.Binder, extents: dict[str, t.Expr]) -> t.Binder:
 def _ranged_sums(value: t.Expr, extents: dict[str, t.Expr]) -> t.Expr:
     if isinstance(value, t.Reduction):
         return replace(value, binders=tuple(_with_range(binder, extents) for binder in value.binders))
-    if isinstance(value, t.Binary):
-        return replace(value, left=_ranged_sums(value.left, extents), right=_ranged_sums(value.right, extents))
-    if isinstance(value, t.Unary):
-        return replace(value, operand=_ranged_sums(value.operand, extents))
-    if isinstance(value, t.Call):
-        return replace(value, args=tuple(_ranged_sums(arg, extents) for arg in value.args))
-    return value
+    return _over_operands(value, lambda part: _ranged_sums(part, extents))
 
 
 def _conditions(syntax: t.Lowering) -> Iterator[t.Where]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, interval
-from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
+from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, Vector, ranges
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
@@ -26,120 +28,94 @@ def image(params: Sequence[Iter], values: Sequence[Scalar], box: Box) -> Box:
     return Box(tuple(low), tuple(extents), hull_only=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Other values in the place of the iterator number `at`, as a part of an index map.
+
+    `inverse` is the iterator over `parts`, which stand for the values, and the other iterators; `box` is the image.
+    """
+
+    at: int
+    values: Vector
+    parts: tuple[Iter, ...]
+    inverse: Scalar
+    box: Box
+
+
+def changed_by(iters: tuple[Iter, ...], box: Box, changes: Sequence[Change], operands: Operands) -> Map:
+    """The map of some changes, which keeps all other iterators."""
+    kept = [Change(k, (it,), (it,), it, Box(box.low[k : k + 1], box.extents[k : k + 1])) for k, it in enumerate(iters)]
+    for each in changes:
+        kept[each.at] = each
+    names = [it for each in kept for it in each.parts]
+    back = operands.fresh(len(names))
+    named: dict[Iter, Scalar] = dict(zip(names, back, strict=True))
+    low = tuple(n for each in kept for n in each.box.low)
+    extents = tuple(n for each in kept for n in each.box.extents)
+    image = Box(low, extents, any(each.box.hull_only for each in changes))
+    values = tuple(value for each in kept for value in each.values)
+    return Map(iters, values, back, tuple(substitute(each.inverse, named) for each in kept), image)
+
+
 def changed(each: Map) -> int:
-    """How many iterators a map involves: those that it does not keep, and what they are computed of."""
+    """The number of iterators that a map involves: those that it does not keep, and those that others are computed of."""
     kept = {value for value in each.values if isinstance(value, Iter)}
     others = {it for value in each.values if not isinstance(value, Iter) for it in value.free}
     return len(others | (set(each.params) - kept))
 
 
-def together(iters: tuple[Iter, ...], maps: Sequence[tuple[int, Map]], operands: Operands) -> Iterator[Map]:
-    """Changes of several iterators at once: the first that there is for each, where none of them needs what another one changes."""
-    chosen: dict[int, Map] = {}
-    for k, each in maps:
-        changed = {iters[j] for j in (*chosen, k)}
-        parts = [_part(iters, j, one) for j, one in {**chosen, k: each}.items()]
-        alone = all((set().union(*(v.free for v in values)) & changed) <= {iters[j]} for j, values, _, _ in parts)
-        if k not in chosen and alone:
-            chosen[k] = each
-    if len(chosen) < 2:
-        return
-    values: list[Scalar] = []
-    low: list[Scalar] = []
-    extents: list[Scalar] = []
-    places: list[tuple[int, int]] = []
-    for j, it in enumerate(iters):
-        if j in chosen:
-            one = chosen[j]
-            width = len(one.values) - len(iters) + 1
-            assert one.box is not None
-            values += one.values[j : j + width]
-            low += one.box.low[j : j + width]
-            extents += one.box.extents[j : j + width]
-        else:
-            width = 1
-            values.append(it)
-            first = next(iter(chosen.values()))
-            assert first.box is not None
-            at = j if j < next(iter(chosen)) else j + len(first.values) - len(iters)
-            low.append(first.box.low[at])
-            extents.append(first.box.extents[at])
-        places.append((len(values) - width, width))
-    back = operands.fresh(len(values))
-    inverse: list[Scalar] = []
-    for j in range(len(iters)):
-        start, width = places[j]
-        if j not in chosen:
-            inverse.append(back[start])
-            continue
-        one = chosen[j]
-        assert one.back is not None
-        own: dict[Iter, Scalar] = {}
-        for i in range(len(iters)):
-            # of its parameters, those of the others, and its own
-            at = i if i < j else i + len(one.values) - len(iters)
-            if i != j:
-                own[one.back_params[at]] = back[places[i][0]]
-        for n in range(width):
-            own[one.back_params[j + n]] = back[start + n]
-        inverse.append(substitute(one.back[j], own))
-    partly = any(one.box is not None and one.box.hull_only for one in chosen.values())
-    yield Map(iters, tuple(values), back, tuple(inverse), Box(tuple(low), tuple(extents), partly))
+def together(iters: tuple[Iter, ...], changes: Sequence[Change]) -> Sequence[Change]:
+    """Changes of several iterators: the first that there is for each, where none of them needs what another one changes; else none."""
+    chosen: dict[int, Change] = {}
+    for each in changes:
+        trial = {each.at: each, **chosen}
+        touched = {iters[k] for k in trial}
+        if all({it for value in one.values for it in value.free} & touched <= {iters[k]} for k, one in trial.items()):
+            chosen = trial
+    return [*chosen.values()] if len(chosen) > 1 else []
 
 
-def _part(iters: tuple[Iter, ...], k: int, one: Map) -> tuple[int, tuple[Scalar, ...], tuple[Iter, ...], Scalar | None]:
-    """What a change of one iterator makes of it."""
-    width = len(one.values) - len(iters) + 1
-    return k, one.values[k : k + width], one.back_params[k : k + width], None if one.back is None else one.back[k]
+def tried(
+    iters: tuple[Iter, ...], k: int, values: Vector, parts: tuple[Iter, ...], inverse: Scalar, box: Box
+) -> Iterator[Change]:
+    """A change, where its image is known."""
+    with suppress(Unfit):
+        yield Change(k, values, parts, inverse, image(iters, values, box))
 
 
-def by_reads(term: UnknownTerm, iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[tuple[int, Map]]:
+def by_reads(term: UnknownTerm, iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[Change]:
     """An iterator becomes an expression of iterators that something is read at: `h + 2 * r` for h, where r stays."""
     seen: set[tuple[int, Scalar]] = set()
     inside = set(iters)
-    for node in walk(term.body):
-        if not isinstance(node, Read):
+    for index in (at for node in walk(term.body) if isinstance(node, Read) for at in node.index):
+        own = [it for it in iters if it in index.free]
+        summed = index.free - inside
+        divided = [part for part in walk(index) if isinstance(part, Apply) and part.name == "//"]
+        if not own or any(coefficient_of(each, it) is None for it in summed for each in _affine(index, divided)):
             continue
-        for index in node.index:
-            own = [it for it in iters if it in index.free]
-            summed = index.free - inside
-            divided = [part for part in walk(index) if isinstance(part, Apply) and part.name == "//"]
-            if not own or any(coefficient_of(each, it) is None for it in summed for each in _affine(index, divided)):
+        if len(own) < 2 and all(part.free.isdisjoint(summed) for part in divided):
+            continue
+        # of a window that is summed where it begins: `h + 3 * a` of `h + 3 * a + b`
+        begin: dict[Iter, Scalar] = {it: num(0) for it in summed}
+        if divided:
+            # `(o + b - r) // s + 1` too
+            for whole, divisor in dict.fromkeys(part.args for part in divided):
+                if isinstance(divisor, Num):
+                    yield from _by_quotient(substitute(whole, begin), divisor, iters, box, operands)
+            continue
+        index = substitute(index, begin)
+        for it in own:
+            slope = coefficient_of(index, it)
+            if not slope or (abs(slope) != 1 and not _overlaps(index, own, iters, box)):
                 continue
-            if len(own) < 2 and all(part.free.isdisjoint(summed) for part in divided):
-                continue
-            if divided:
-                # `(o + b - r) // s + 1` too
-                for whole, divisor in dict.fromkeys(part.args for part in divided):
-                    if isinstance(divisor, Num):
-                        dividend = substitute(whole, {it: num(0) for it in summed})
-                        yield from _by_quotient(dividend, int(divisor.value), iters, box, operands)
-                continue
-            # of a window that is summed where it begins: `h + 3 * a` of `h + 3 * a + b`
-            index = substitute(index, {it: num(0) for it in summed})
-            for it in own:
-                slope = coefficient_of(index, it)
-                if not slope or (abs(slope) != 1 and not _overlaps(index, own, iters, box)):
-                    continue
-                constant = substitute(index, {other: num(0) for other in index.free})
-                value = apply("-", index, constant)
-                k = iters.index(it)
-                if (k, value) in seen:
-                    continue
+            value = apply("-", index, substitute(index, {other: num(0) for other in index.free}))
+            k = iters.index(it)
+            if (k, value) not in seen:
                 seen.add((k, value))
-                try:
-                    after = image(iters, (*iters[:k], value, *iters[k + 1 :]), box)
-                except Unfit:
-                    continue
-                back = operands.fresh(len(iters))
-                rest = substitute(value, {it: num(0)})
-                moved = substitute(rest, dict(zip(iters, back, strict=True)))
+                parts = operands.fresh()
                 # with a stride not every position comes from one: those between are computed too, where the term has a value there
-                inverse = apply("*", num(Fraction(1, slope)), apply("-", back[k], moved))
-                yield (
-                    k,
-                    Map(iters, (*iters[:k], value, *iters[k + 1 :]), back, (*back[:k], inverse, *back[k + 1 :]), after),
-                )
+                rest = apply("-", parts[0], substitute(value, {it: num(0)}))
+                yield from tried(iters, k, (value,), parts, apply("*", num(Fraction(1, slope)), rest), box)
 
 
 def _affine(index: Scalar, divided: Sequence[Apply]) -> list[Scalar]:
@@ -161,41 +137,28 @@ def _overlaps(index: Scalar, own: Sequence[Iter], iters: tuple[Iter, ...], box: 
 
 
 def _by_quotient(
-    index: Scalar, divisor: int, iters: tuple[Iter, ...], box: Box, operands: Operands
-) -> Iterator[tuple[int, Map]]:
+    index: Scalar, divisor: Scalar, iters: tuple[Iter, ...], box: Box, operands: Operands
+) -> Iterator[Change]:
     """`(o + b - r) // s` for o: the quotient and the remainder of what is divided, where r stays."""
     for k, it in enumerate(iters):
-        if it not in index.free or coefficient_of(index, it) != 1:
-            continue
-        parts = (apply("//", index, num(divisor)), apply("%", index, num(divisor)))
-        values = (*iters[:k], *parts, *iters[k + 1 :])
-        try:
-            after = image(iters, values, box)
-        except Unfit:
-            continue
-        back = operands.fresh(len(iters) + 1)
-        kept = dict(zip((*iters[:k], *iters[k + 1 :]), (*back[:k], *back[k + 2 :]), strict=True))
-        rest = substitute(apply("-", index, it), kept)
-        whole = apply("+", apply("*", back[k], num(divisor)), back[k + 1])
-        inverse = apply("-", whole, rest)
-        yield k, Map(iters, values, back, (*back[:k], inverse, *back[k + 2 :]), after)
+        if coefficient_of(index, it) == 1:
+            parts = operands.fresh(2)
+            whole = apply("+", apply("*", parts[0], divisor), parts[1])
+            inverse = apply("-", whole, apply("-", index, it))
+            yield from tried(iters, k, (apply("//", index, divisor), apply("%", index, divisor)), parts, inverse, box)
 
 
-def split(iters: tuple[Iter, ...], box: Box, k: int, factor: int, operands: Operands) -> Map | None:
+def split(iters: tuple[Iter, ...], box: Box, k: int, factor: int, operands: Operands) -> Change | None:
     """`x → (x // factor, x % factor)`, where the factor divides the extent and is less."""
     low, extent = box.low[k], box.extents[k]
-    if not (isinstance(low, Num) and low.value == 0 and isinstance(extent, Num) and isinstance(extent.value, int)):
+    if low is not num(0) or not isinstance(extent, Num) or not isinstance(extent.value, int):
         return None
     if extent.value % factor or extent.value <= factor:
         return None
-    blocks = extent.value // factor
-    values = (*iters[:k], apply("//", iters[k], num(factor)), apply("%", iters[k], num(factor)), *iters[k + 1 :])
-    back = operands.fresh(len(iters) + 1)
-    joined = apply("+", apply("*", back[k], num(factor)), back[k + 1])
-    return Map(
-        iters, values, back, (*back[:k], joined, *back[k + 2 :]),
-        Box((*box.low[:k], num(0), num(0), *box.low[k + 1 :]), (*box.extents[:k], num(blocks), num(factor), *box.extents[k + 1 :])),
-    )  # fmt: skip
+    parts, by = operands.fresh(2), num(factor)
+    joined = apply("+", apply("*", parts[0], by), parts[1])
+    values = (apply("//", iters[k], by), apply("%", iters[k], by))
+    return Change(k, values, parts, joined, Box.of((extent.value // factor, factor)))
 
 
 def merged(iters: tuple[Iter, ...], box: Box, k: int, operands: Operands) -> Map | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from math import prod
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import value as value_at
-from dslc.derivation.maps import image
-from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm
+from dslc.derivation.maps import Change, tried
+from dslc.derivation.pieces import Box, Map, Operands, UnknownTerm
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
@@ -16,9 +17,7 @@ COUNTED = 1 << 12  #: positions at which values of a quotient are counted
 BESIDE = 2  #: iterators that a quotient is counted relative to
 
 
-def lookups(
-    terms: Sequence[UnknownTerm], iters: tuple[Iter, ...], box: Box, operands: Operands
-) -> Iterator[tuple[int, Map]]:
+def lookups(terms: Sequence[UnknownTerm], iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[Change]:
     """An iterator becomes the quotient or the remainder that alone a term knows of it: `(i + j) % 6` for j, of which there are fewer.
 
     The way back is one of the positions that have it.
@@ -31,18 +30,11 @@ def lookups(
                 or not all(_only_in(whole, it, term.body) for term in terms)
             ):
                 continue
-            values = (*iters[:k], whole, *iters[k + 1 :])
-            try:
-                after = image(iters, values, box)
-            except Unfit:
-                continue
-            size, before = after.extents[k], box.extents[k]
-            if not (isinstance(size, Num) and isinstance(before, Num) and size.value < before.value):
-                continue
-            back = operands.fresh(len(iters))
-            at = _position(whole, it, back[k])
-            moved = substitute(at, {other: new for other, new in zip(iters, back, strict=True) if other is not it})
-            yield k, Map(iters, values, back, (*back[:k], moved, *back[k + 1 :]), after)
+            parts = operands.fresh()
+            for each in tried(iters, k, (whole,), parts, _position(whole, it, parts[0]), box):
+                size, before = each.box.extents[0], box.extents[k]
+                if isinstance(size, Num) and isinstance(before, Num) and size.value < before.value:
+                    yield each
 
 
 def groupings(
@@ -109,10 +101,7 @@ def _fewest(whole: Apply, it: Iter, at: Mapping[Scalar, tuple[int, int]]) -> tup
     if len(others) > BESIDE or not {it, *others} <= at.keys():
         return None
     runs = [range(at[each][0], at[each][1] + 1) for each in (it, *others)]
-    total = 1
-    for run in runs:
-        total *= len(run)
-    if total > COUNTED:
+    if prod(map(len, runs)) > COUNTED:
         return None
     points: list[dict[Scalar, int]] = [dict(zip((it, *others), place, strict=True)) for place in product(*runs)]
     numbers = [int(value_at(whole, point)) for point in points]

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.derivation.maps import by_reads, changed, flattened, merged, split, together
+from dslc.derivation.maps import Change, by_reads, changed, changed_by, flattened, merged, split, together
 from dslc.derivation.matching import UnknownBindings, id_of, sets_of_indexes
 from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
 from dslc.derivation.quotients import groupings, lookups
@@ -132,16 +132,17 @@ class Unknowns:
         iters, box = index
         if not iters:
             return
-        reads = [(k, each) for term in found.terms.values() for k, each in by_reads(term, iters, box, self.operands)]
-        yield from (each for _, each in reads)
-        yield from together(iters, reads, self.operands)
-        fewer = [*lookups([*found.terms.values()], iters, box, self.operands)]
-        yield from (each for _, each in fewer)
-        yield from together(iters, fewer, self.operands)
+        for changes in (
+            [each for term in found.terms.values() for each in by_reads(term, iters, box, self.operands)],
+            [*lookups([*found.terms.values()], iters, box, self.operands)],
+        ):
+            for some in (*([each] for each in changes), together(iters, changes)):
+                if some:
+                    yield changed_by(iters, box, some, self.operands)
         indexes = _indexes(found)
-        splits: dict[int, list[tuple[int, Map]]] = {}
+        splits: dict[int, list[Change]] = {}
         # by the number that each iterator stands beside: a stride for rows, another one for columns
-        beside: dict[int, tuple[int, Map]] = {}
+        beside: dict[int, tuple[int, Change]] = {}
         for k, it in enumerate(iters):
             near = [index for index in indexes if it in index.free and (len(index.free) > 1 or index is not it)]
             numbers = set().union(*map(_numbers, near))
@@ -150,14 +151,14 @@ class Unknowns:
                 if listed or factor in short or factor in numbers:
                     parts = split(iters, box, k, factor, self.operands)
                     if parts is not None:
-                        splits.setdefault(factor, []).append((k, parts))
+                        splits.setdefault(factor, []).append(parts)
                         if factor in numbers:
                             beside.setdefault(k, (factor, parts))
-        for alike in splits.values():
-            # the dimensions of a window are alike
-            yield from together(iters, alike, self.operands) if len(alike) > 1 else (alike[0][1],)
+        # the dimensions of a window are alike
+        several = [alike[:1] if len(alike) == 1 else together(iters, alike) for alike in splits.values()]
         if len({factor for factor, _ in beside.values()}) > 1:
-            yield from together(iters, [(k, parts) for k, (_, parts) in beside.items()], self.operands)
+            several.append(together(iters, [parts for _, parts in beside.values()]))
+        yield from (changed_by(iters, box, some, self.operands) for some in several if some)
         for k in range(len(iters) - 1):
             if any(_joins(index, iters[k], iters[k + 1], box.extents[k + 1]) for index in indexes):
                 whole = merged(iters, box, k, self.operands)
