@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dslc.analysis.narrowing import sum_ranges
 from dslc.analysis.numeric import in_bounds
 from dslc.derivation.matching import UnknownBindings, at_index, number_in, sets_of_indexes
-from dslc.derivation.pieces import Box, Operands, Tensor, Unfit, Vector, is_part, ranges
+from dslc.derivation.pieces import Box, Iters, Operands, Tensor, Unfit, Vector, is_part, ranges
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce
@@ -224,9 +224,7 @@ class Right:
         where = None if node.where is None else self._condition(node.where, found)
         return reduce(node.kind, tuple(iters), tuple(extents), self._element(node.body, found), where)
 
-    def _argument(
-        self, node: t.Expr, param: tuple[Iter, ...] | Iter | int, found: UnknownBindings
-    ) -> Vector | Scalar | Tensor:
+    def _argument(self, node: t.Expr, param: Iters | Iter | int, found: UnknownBindings) -> Vector | Scalar | Tensor:
         """What a term takes: a vector of positions, a tensor, or an element."""
         if isinstance(param, Iter):
             return self._element(node, found)

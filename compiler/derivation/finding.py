@@ -13,6 +13,7 @@ from math import gcd
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.poly import Poly
+from dslc.derivation.pieces import Iters
 from dslc.derivation.tables import Group, OperatorPattern, Window
 from dslc.ir.scalar import Iter, Read, Scalar, Sym, num
 from dslc.ir.scopes import substitute
@@ -43,7 +44,7 @@ class Moved:
 class Way:
     """Iterators of the expression for those of the pattern, and what is known of sizes and attributes."""
 
-    given: Mapping[Iter, tuple[Iter, ...]]
+    given: Mapping[Iter, Iters]
     known: Mapping[Sym, Scalar] = field(default_factory=dict)
     moved: tuple[Moved, ...] = ()
 
@@ -100,7 +101,7 @@ class Sought:
 
     def _slopes(
         self, way: Way, terms: Sequence[tuple[Iter, Poly]], index: Scalar
-    ) -> list[tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]:
+    ) -> list[tuple[dict[Iter, Iters], dict[Sym, Scalar], int]]:
         """Iterators for those of a window, with the coefficients that follow; those first that move it by the most."""
         own = [it for it in self.groups if it in index.free and it not in way.taken]
         options: list[list[Iter | None]] = []
@@ -113,7 +114,7 @@ class Sought:
                 options.append(alike or [None])
             else:
                 options.append(alike if self.along is Along.WHOLE or not options else [None])
-        found: list[tuple[int, list[int], tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]] = []
+        found: list[tuple[int, list[int], tuple[dict[Iter, Iters], dict[Sym, Scalar], int]]] = []
         for chosen in _distinct(options):
             solved = self._coefficients(terms, chosen, index)
             if solved is not None:

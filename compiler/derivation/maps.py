@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, interval
-from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, Vector, ranges
+from dslc.derivation.pieces import Box, Iters, Map, Operands, Unfit, UnknownTerm, Vector, ranges
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
@@ -37,12 +37,12 @@ class Change:
 
     at: int
     values: Vector
-    parts: tuple[Iter, ...]
+    parts: Iters
     inverse: Scalar
     box: Box
 
 
-def changed_by(iters: tuple[Iter, ...], box: Box, changes: Sequence[Change], operands: Operands) -> Map:
+def changed_by(iters: Iters, box: Box, changes: Sequence[Change], operands: Operands) -> Map:
     """The map of some changes, which keeps all other iterators."""
     kept = [Change(k, (it,), (it,), it, Box(box.low[k : k + 1], box.extents[k : k + 1])) for k, it in enumerate(iters)]
     for each in changes:
@@ -64,7 +64,7 @@ def changed(each: Map) -> int:
     return len(others | (set(each.params) - kept))
 
 
-def together(iters: tuple[Iter, ...], changes: Sequence[Change]) -> Sequence[Change]:
+def together(iters: Iters, changes: Sequence[Change]) -> Sequence[Change]:
     """Changes of several iterators: the first that there is for each, where none of them needs what another one changes; else none."""
     chosen: dict[int, Change] = {}
     for each in changes:
@@ -75,15 +75,13 @@ def together(iters: tuple[Iter, ...], changes: Sequence[Change]) -> Sequence[Cha
     return [*chosen.values()] if len(chosen) > 1 else []
 
 
-def tried(
-    iters: tuple[Iter, ...], k: int, values: Vector, parts: tuple[Iter, ...], inverse: Scalar, box: Box
-) -> Iterator[Change]:
+def tried(iters: Iters, k: int, values: Vector, parts: Iters, inverse: Scalar, box: Box) -> Iterator[Change]:
     """A change, where its image is known."""
     with suppress(Unfit):
         yield Change(k, values, parts, inverse, image(iters, values, box))
 
 
-def by_reads(term: UnknownTerm, iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[Change]:
+def by_reads(term: UnknownTerm, iters: Iters, box: Box, operands: Operands) -> Iterator[Change]:
     """An iterator becomes an expression of iterators that something is read at: `h + 2 * r` for h, where r stays."""
     seen: set[tuple[int, Scalar]] = set()
     inside = set(iters)
@@ -123,7 +121,7 @@ def _affine(index: Scalar, divided: Sequence[Apply]) -> list[Scalar]:
     return [*(part.args[0] for part in divided), rebuild(index, lambda node: num(0) if node in divided else None)]
 
 
-def _overlaps(index: Scalar, own: Sequence[Iter], iters: tuple[Iter, ...], box: Box) -> bool:
+def _overlaps(index: Scalar, own: Sequence[Iter], iters: Iters, box: Box) -> bool:
     """Whether some positions of an index are read at more than once, as those of strided windows are that overlap."""
     sizes = [box.extents[iters.index(it)] for it in own]
     try:
@@ -136,9 +134,7 @@ def _overlaps(index: Scalar, own: Sequence[Iter], iters: tuple[Iter, ...], box: 
     return isinstance(extent, Num) and isinstance(every, Num) and extent.value < every.value
 
 
-def _by_quotient(
-    index: Scalar, divisor: Scalar, iters: tuple[Iter, ...], box: Box, operands: Operands
-) -> Iterator[Change]:
+def _by_quotient(index: Scalar, divisor: Scalar, iters: Iters, box: Box, operands: Operands) -> Iterator[Change]:
     """`(o + b - r) // s` for o: the quotient and the remainder of what is divided, where r stays."""
     for k, it in enumerate(iters):
         if coefficient_of(index, it) == 1:
@@ -148,7 +144,7 @@ def _by_quotient(
             yield from tried(iters, k, (apply("//", index, divisor), apply("%", index, divisor)), parts, inverse, box)
 
 
-def split(iters: tuple[Iter, ...], box: Box, k: int, factor: int, operands: Operands) -> Change | None:
+def split(iters: Iters, box: Box, k: int, factor: int, operands: Operands) -> Change | None:
     """`x → (x // factor, x % factor)`, where the factor divides the extent and is less."""
     low, extent = box.low[k], box.extents[k]
     if low is not num(0) or not isinstance(extent, Num) or not isinstance(extent.value, int):
@@ -161,7 +157,7 @@ def split(iters: tuple[Iter, ...], box: Box, k: int, factor: int, operands: Oper
     return Change(k, values, parts, joined, Box.of((extent.value // factor, factor)))
 
 
-def merged(iters: tuple[Iter, ...], box: Box, k: int, operands: Operands) -> Map | None:
+def merged(iters: Iters, box: Box, k: int, operands: Operands) -> Map | None:
     """`(a, b) → a * size(b) + b`."""
     if not all(isinstance(low, Num) and low.value == 0 for low in box.low[k : k + 2]):
         return None
@@ -175,7 +171,7 @@ def merged(iters: tuple[Iter, ...], box: Box, k: int, operands: Operands) -> Map
     )  # fmt: skip
 
 
-def flattened(iters: tuple[Iter, ...], box: Box, operands: Operands) -> Map | None:
+def flattened(iters: Iters, box: Box, operands: Operands) -> Map | None:
     """`(a, b, c) → (a * size(b) + b) * size(c) + c`: any number of iterators as one; None where a box does not begin at 0."""
     if not iters or not all(isinstance(low, Num) and low.value == 0 for low in box.low):
         return None

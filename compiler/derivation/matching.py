@@ -9,7 +9,7 @@ from itertools import islice, product
 
 from dslc.analysis.numeric import in_bounds
 from dslc.derivation.maps import image
-from dslc.derivation.pieces import Box, Map, Operands, ScopeView, Unfit, UnknownTerm, ranges, view_of
+from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, ScopeView, Unfit, UnknownTerm, ranges, view_of
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, read, replaced, walk
 from dslc.ir.scopes import each_of, substitute
@@ -27,7 +27,7 @@ CHOICES = 1 << 12  #: ways to give iterators to names that are looked at, of one
 class UnknownBindings:
     """Bindings of the unknowns, by name. `order`: of each formula the traversal as it stands: index names and places in them."""
 
-    indexes: Mapping[str, tuple[Iter, ...]] = field(default_factory=dict)
+    indexes: Mapping[str, Iters] = field(default_factory=dict)
     sets: Mapping[str, Box] = field(default_factory=dict)
     terms: Mapping[str, UnknownTerm] = field(default_factory=dict)
     maps: Mapping[str, Map] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class Left:
             else:
                 yield from self._element(node.body, substitute(view.body, renamed) if renamed else view.body, each)
 
-    def _summed(self, found: UnknownBindings, name: str, part: tuple[Iter, ...], box: Box) -> UnknownBindings | None:
+    def _summed(self, found: UnknownBindings, name: str, part: Iters, box: Box) -> UnknownBindings | None:
         """With an index of a sum; None where its set is another box already."""
         found = found.put("indexes", name, part)
         if name not in self.ranges:
@@ -336,7 +336,7 @@ class Left:
 
     def _reads_inside(self, body: Read, found: UnknownBindings) -> bool:
         """Whether it is known that nothing is read beside a value."""
-        within: dict[Scalar, tuple[int, int]] = {}
+        within: Ranges = {}
         for name, iters in found.indexes.items():
             if self.ranges.get(name) in found.sets:
                 try:
@@ -380,15 +380,15 @@ def _name(node: t.Expr | None) -> str | None:
     return node.id if isinstance(node, t.Name) else None
 
 
-def _part(view: ScopeView, part: tuple[Iter, ...]) -> Box:
+def _part(view: ScopeView, part: Iters) -> Box:
     places = [view.iters.index(it) for it in part]
     return Box(tuple(view.box.low[k] for k in places), tuple(view.box.extents[k] for k in places))
 
 
 def _parts(
-    names: Sequence[str], iters: tuple[Iter, ...], known: Mapping[str, tuple[Iter, ...]], single: Collection[Iter] = (),
+    names: Sequence[str], iters: Iters, known: Mapping[str, Iters], single: Collection[Iter] = (),
     barred: Mapping[str, Collection[Iter]] = {},
-) -> Iterator[tuple[tuple[Iter, ...], ...]]:  # fmt: skip
+) -> Iterator[tuple[Iters, ...]]:  # fmt: skip
     """Every way to give each iterator to one of the names; of several names each gets at least one.
 
     A name that stands for iterators already gets as many. `single`: iterators of one position, which go with the first name.

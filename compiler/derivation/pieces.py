@@ -20,6 +20,9 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_sca
 from dslc.ir.scopes import each_of, substitute
 
 Vector = tuple[Scalar, ...]
+#: the least and the greatest positions of iterators
+Ranges = dict[Scalar, tuple[int, int]]
+Iters = tuple[Iter, ...]
 #: a tensor as a function of positions
 Tensor = Callable[[Vector], Scalar]
 
@@ -84,9 +87,9 @@ class Unfit(Exception):
 class Map:
     """An index map: `values` over `params`, and the way back where it is known. `box` is what it maps into."""
 
-    params: tuple[Iter, ...]
+    params: Iters
     values: Vector
-    back_params: tuple[Iter, ...] = ()
+    back_params: Iters = ()
     back: Vector | None = None
     box: Box | None = None
 
@@ -100,7 +103,7 @@ class Map:
         return _at(self.back_params, self.back, at)
 
 
-def _at(params: tuple[Iter, ...], values: Vector, at: Vector) -> Vector:
+def _at(params: Iters, values: Vector, at: Vector) -> Vector:
     if len(params) != len(at):
         raise Unfit("a map of another number of iterators")
     return tuple(substitute(value, dict(zip(params, at, strict=True))) for value in values)
@@ -110,7 +113,7 @@ def _at(params: tuple[Iter, ...], values: Vector, at: Vector) -> Vector:
 class UnknownTerm:
     """An unknown term: a body over vectors of iterators, elements (placeholders) and whole tensors (operands by number)."""
 
-    params: tuple[tuple[Iter, ...] | Iter | int, ...]
+    params: tuple[Iters | Iter | int, ...]
     body: Scalar
 
     def __call__(self, args: Sequence[Vector | Scalar | Tensor]) -> Scalar:
@@ -209,7 +212,7 @@ class Operands:
             self.values.append(value)
         return self._numbers[value]
 
-    def fresh(self, count: int = 1) -> tuple[Iter, ...]:
+    def fresh(self, count: int = 1) -> Iters:
         start = self._named
         self._named += count
         return tuple(iterator(f"~{k}") for k in range(start, self._named))
@@ -231,7 +234,7 @@ class Operands:
         def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
             return read(order.setdefault(node.operand, len(order)), index, other)
 
-        within: dict[Scalar, tuple[int, int]] = {
+        within: Ranges = {
             iterator(f"i{k}"): (0, int(extent.value) - 1)
             for k, extent in enumerate(box.extents)
             if isinstance(extent, Num)
@@ -244,7 +247,7 @@ class Operands:
         return scope_value(Scope(extents, numbered, dtype, merged), tuple(self.values[k] for k in order))
 
 
-def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Ranges) -> Scalar:
     """Reads that are known to stay inside need no value outside."""
     if all(node.other is None for node in each_of(Read, body)):
         return body
@@ -277,10 +280,10 @@ class ScopeView:
     """A scope taken apart: its iterators with names of their own, its outermost reduction (`kind` None: there is none)."""
 
     value: Value
-    iters: tuple[Iter, ...]
+    iters: Iters
     box: Box
     kind: str | None
-    sums: tuple[Iter, ...]
+    sums: Iters
     sum_extents: Vector
     body: Scalar
 
@@ -335,9 +338,9 @@ def inside(view: ScopeView, total: Reduce, operands: Operands) -> ScopeView | No
 Views = dict[Value, tuple[ScopeView | None, Operands]]
 
 
-def ranges(iters: Sequence[Iter], box: Box) -> Mapping[Scalar, tuple[int, int]]:
+def ranges(iters: Sequence[Iter], box: Box) -> Ranges:
     """Iterators with their least and greatest positions; raises Unfit at unknown sizes."""
-    found: dict[Scalar, tuple[int, int]] = {}
+    found: Ranges = {}
     for it, low, extent in zip(iters, box.low, box.extents, strict=True):
         if not (isinstance(low, Num) and isinstance(extent, Num)):
             raise Unfit("an unknown size")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import value as value_at
 from dslc.derivation.maps import Change, tried
-from dslc.derivation.pieces import Box, Map, Operands, UnknownTerm
+from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, UnknownTerm
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
@@ -17,7 +17,7 @@ COUNTED = 1 << 12  #: positions at which values of a quotient are counted
 BESIDE = 2  #: iterators that a quotient is counted relative to
 
 
-def lookups(terms: Sequence[UnknownTerm], iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[Change]:
+def lookups(terms: Sequence[UnknownTerm], iters: Iters, box: Box, operands: Operands) -> Iterator[Change]:
     """An iterator becomes the quotient or the remainder that alone a term knows of it: `(i + j) % 6` for j, of which there are fewer.
 
     The way back is one of the positions that have it.
@@ -39,9 +39,9 @@ def lookups(terms: Sequence[UnknownTerm], iters: tuple[Iter, ...], box: Box, ope
 
 def groupings(
     term: UnknownTerm,
-    index: tuple[Iter, ...],
-    outer: tuple[Iter, ...],
-    at: Mapping[Scalar, tuple[int, int]],
+    index: Iters,
+    outer: Iters,
+    at: Ranges,
     operands: Operands,
 ) -> Map | None:
     """For a sum over `index` the fewer positions that a term knows of: `(p + r - 1) // 2` for r, counted from p, if these are fewer.
@@ -95,7 +95,7 @@ def _position(whole: Apply, it: Iter, value: Scalar) -> Scalar:
     return apply("*", num(slope), apply("-", wanted, rest))
 
 
-def _fewest(whole: Apply, it: Iter, at: Mapping[Scalar, tuple[int, int]]) -> tuple[Scalar, int] | None:
+def _fewest(whole: Apply, it: Iter, at: Ranges) -> tuple[Scalar, int] | None:
     """From where a quotient is counted so that there are the fewest, and how many: fewer than its iterator has positions; else None."""
     others = sorted(whole.free - {it}, key=str)
     if len(others) > BESIDE or not {it, *others} <= at.keys():

@@ -18,7 +18,7 @@ from dslc.analysis.poly import scalar_of
 from dslc.derivation.cropped import cropped, enlarged, margins_of
 from dslc.derivation.equations import integer, is_natural, put, solved_least, solved_linear, unknowns
 from dslc.derivation.finding import Along, Moved, Sought, Way
-from dslc.derivation.pieces import Box, Operands, ScopeView, Unfit, inside
+from dslc.derivation.pieces import Box, Operands, Ranges, ScopeView, Unfit, inside
 from dslc.derivation.tables import TOTAL, Group, OperatorPattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import ScopeNode, Value
@@ -362,7 +362,7 @@ class Matching:
             outside = True
         single = {it: num(0) for it, extent in zip(names, box, strict=True) if extent is num(1)}
         body = substitute(body, single)
-        within: dict[Scalar, tuple[int, int]] = {
+        within: Ranges = {
             it: (0, int(size.value) - 1) for it, size in zip(names, box, strict=True) if isinstance(size, Num)
         }
         if isinstance(body, Read):
@@ -399,7 +399,7 @@ class Matching:
             return
         if leaf.other is None or not isinstance(leaf.other, Num) or factor.other is not leaf.other:
             raise Unfit("nothing is read beside the data")
-        ranges: dict[Scalar, tuple[int, int]] = {
+        ranges: Ranges = {
             it: (0, int(extent.value) - 1) for it, extent in self.extents.items() if isinstance(extent, Num)
         }
         for at in (*([(low, -1)] if low < 0 else []), *([(count, high)] if high >= count else [])):

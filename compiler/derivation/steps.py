@@ -11,7 +11,7 @@ from dslc.analysis.numeric import in_bounds
 from dslc.deadline import FOREVER, Deadline
 from dslc.derivation.building import Right
 from dslc.derivation.matching import Left
-from dslc.derivation.pieces import Operands, Unfit, Views, reduced, without_others
+from dslc.derivation.pieces import Operands, Ranges, Unfit, Views, reduced, without_others
 from dslc.derivation.tables import TOTAL, around
 from dslc.derivation.unknowns import Unknowns, may_apply
 from dslc.ir.constants import number_of
@@ -195,7 +195,7 @@ def _apart(value: Value) -> Value:
     scope = _without_units(node.scope)
     single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
     body = _with_numbers(substitute(scope.body, single), node.args)
-    at: dict[Scalar, tuple[int, int]] = {
+    at: Ranges = {
         it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
     }
     body = without_others(reduced(body), [arg.type.shape for arg in node.args], at)
@@ -295,7 +295,7 @@ def _read_through(value: Value) -> Value:
     assert isinstance(node, ScopeNode)
     scope, args = node.scope, list(node.args)
     changed = False
-    ranges: Mapping[Scalar, tuple[int, int]] | None = None
+    ranges: Ranges | None = None
 
     def on_read(each: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
         nonlocal changed, ranges
@@ -351,8 +351,8 @@ def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
     return all(it in read_at or (sizes[it] == 1 and at is num(0)) for it, at in zip(scope.iters, index, strict=True))
 
 
-def _ranges(scope: Scope) -> Mapping[Scalar, tuple[int, int]]:
-    known: dict[Scalar, tuple[int, int]] = {
+def _ranges(scope: Scope) -> Ranges:
+    known: Ranges = {
         it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
     }
     return {**sum_ranges(scope.body), **known}

@@ -13,6 +13,7 @@ from itertools import permutations
 from typing import Any
 
 from dslc.analysis.poly import NotIntegral, Poly, polynomial
+from dslc.derivation.pieces import Iters
 from dslc.ir.graph import Input, Scope, ScopeNode, Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, read, rebuild, sym, walk
 from dslc.ir.sizes import sized
@@ -47,12 +48,12 @@ class OperatorPattern:
     op: str
     scope: Scope
     kind: str | None
-    sums: tuple[Iter, ...]
+    sums: Iters
     extents: Mapping[Iter, Scalar]
     body: Scalar
     leaves: Mapping[int, Read]
     shapes: tuple[tuple[Scalar, ...], ...]
-    dims: tuple[tuple[tuple[Iter, ...] | Window, ...], ...]
+    dims: tuple[tuple[Iters | Window, ...], ...]
     attrs: Mapping[str, Any]
     outer: Scalar | None = None
 
@@ -82,13 +83,13 @@ class OperatorPattern:
         )
 
     @cached_property
-    def moving(self) -> tuple[Iter, ...]:
+    def moving(self) -> Iters:
         return tuple(dict.fromkeys(it for _, _, window in self.windows for it, _ in window.terms))
 
     @cached_property
-    def plain(self) -> dict[Group, tuple[Iter, ...]]:
+    def plain(self) -> dict[Group, Iters]:
         """The iterators that move along nothing, by where they stand."""
-        found: dict[Group, tuple[Iter, ...]] = {}
+        found: dict[Group, Iters] = {}
         moving = self.moving
         for it in (*self.scope.iters, *self.sums):
             if it not in moving:
@@ -147,7 +148,7 @@ def _pattern(op: OperatorDef, choice: AssumedChoice) -> OperatorPattern | None:
     if any(size is num(1) for shape in shapes for size in shape):
         # broadcast along an axis: the iterators of another rank choice do that
         return None
-    whole, kind, sums = rebuild(node.scope.body, _renamed), None, tuple[Iter, ...]()
+    whole, kind, sums = rebuild(node.scope.body, _renamed), None, Iters()
     extents = {it: unknown(as_scalar(extent)) for it, extent in zip(node.scope.iters, node.scope.extents, strict=True)}
     total, outer = around(whole)
     body = whole
@@ -203,7 +204,7 @@ def unknowns_in(node: Scalar) -> list[Sym]:
     return list(dict.fromkeys(part for part in walk(node) if isinstance(part, Sym) and part.name.startswith("?")))
 
 
-def _dim(index: Scalar, size: Scalar, extents: Mapping[Iter, Scalar]) -> tuple[Iter, ...] | Window | None:
+def _dim(index: Scalar, size: Scalar, extents: Mapping[Iter, Scalar]) -> Iters | Window | None:
     try:
         poly = polynomial(index)
         iters = [it for it in extents if it in index.free]

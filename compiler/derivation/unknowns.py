@@ -13,7 +13,7 @@ from dataclasses import replace
 from dslc.analysis.iterators import coefficient_of
 from dslc.derivation.maps import Change, by_reads, changed, changed_by, flattened, merged, split, together
 from dslc.derivation.matching import UnknownBindings, id_of, sets_of_indexes
-from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
+from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, Unfit, UnknownTerm, ranges
 from dslc.derivation.quotients import groupings, lookups
 from dslc.derivation.zeros import cuts, nonzero_box, only_positions, read_at, total
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, walk
@@ -37,7 +37,7 @@ def may_apply(rule: t.Derivation, body: Scalar) -> bool:
     return all(names is None or not names.isdisjoint(known) for names in wanted)
 
 
-Index = tuple[tuple[Iter, ...], Box]
+Index = tuple[Iters, Box]
 
 
 class Unknowns:
@@ -212,7 +212,7 @@ class Unknowns:
         left = Box(tuple(box.low[k] for k in kept), tuple(box.extents[k] for k in kept))
         yield Map((*outer, *places), tuple(substitute(value, own) for value in values), box=left)
 
-    def _grouped(self, name: str, term: UnknownTerm, index: tuple[Iter, ...], found: UnknownBindings) -> Iterator[Map]:
+    def _grouped(self, name: str, term: UnknownTerm, index: Iters, found: UnknownBindings) -> Iterator[Map]:
         if name not in self.maps:
             return
         # of what the map is declared for all but the index itself
@@ -286,9 +286,9 @@ class Unknowns:
             raise Unfit("a condition that does not hold")
         return found
 
-    def _ranges(self, found: UnknownBindings) -> dict[Scalar, tuple[int, int]]:
+    def _ranges(self, found: UnknownBindings) -> Ranges:
         """Where the iterators of every index that is bound run."""
-        at: dict[Scalar, tuple[int, int]] = {}
+        at: Ranges = {}
         for name, own in self.sets.items():
             if name in found.indexes and own in found.sets:
                 at.update(ranges(found.indexes[name], found.sets[own]))

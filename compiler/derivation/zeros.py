@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
-from dslc.derivation.pieces import Box, Operands, UnknownTerm
+from dslc.derivation.pieces import Box, Iters, Operands, Ranges, UnknownTerm
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, conjuncts, num, walk
 from dslc.ir.scopes import substitute
 
 
 def only_positions(
-    body: Scalar, iters: Sequence[Iter], box: Box, at: Mapping[Scalar, tuple[int, int]], operands: Operands
+    body: Scalar, iters: Sequence[Iter], box: Box, at: Ranges, operands: Operands
 ) -> Mapping[Iter, Scalar]:
     """For iterators of a sum the one position where a term is not 0: `r` is `b` where there is nothing but for `(b - r) % 2 == 0`.
 
@@ -62,9 +62,7 @@ def read_at(body: Scalar) -> frozenset[Iter]:
     return frozenset(at for node in walk(body) if isinstance(node, Read) for at in node.index if isinstance(at, Iter))
 
 
-def nonzero_box(
-    term: UnknownTerm, index: tuple[tuple[Iter, ...], Box], operands: Operands, beyond: bool = False
-) -> Box | None:
+def nonzero_box(term: UnknownTerm, index: tuple[Iters, Box], operands: Operands, beyond: bool = False) -> Box | None:
     """The least box outside of which a term is 0 for every input; None where it is everything that is asked for.
 
     A product is 0 where one of its factors reads beside its tensor and 0 is the value there. `beyond`: that is its value beside
@@ -115,7 +113,7 @@ def _guards(body: Scalar) -> Iterator[Scalar]:
             yield from _guards(factor)
 
 
-def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | None, Scalar | None] | None:
+def _bound(condition: Scalar, iters: Iters) -> tuple[int, Scalar | None, Scalar | None] | None:
     """An iterator that a comparison with a constant bounds: the first position, and the one after the last."""
     if not (isinstance(condition, Apply) and condition.name in {"==", "<", "<="} and len(condition.args) == 2):
         return None
@@ -131,7 +129,7 @@ def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | No
     return None
 
 
-def cuts(body: Scalar, iters: tuple[Iter, ...]) -> set[tuple[int, int]]:
+def cuts(body: Scalar, iters: Iters) -> set[tuple[int, int]]:
     """Where choices of a term change along one iterator: its place, and the first position of the next piece."""
     found: set[tuple[int, int]] = set()
     for node in walk(body):
@@ -152,7 +150,7 @@ def _factors_of(body: Scalar) -> list[Scalar]:
     return list(body.args) if isinstance(body, Apply) and body.name == "*" else [body]
 
 
-def total(term: UnknownTerm, at: Mapping[Scalar, tuple[int, int]], operands: Operands) -> bool:
+def total(term: UnknownTerm, at: Ranges, operands: Operands) -> bool:
     """Whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
     for node in walk(term.body):
         if isinstance(node, Read) and node.other is None:

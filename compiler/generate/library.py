@@ -37,7 +37,7 @@ from dslc.generate.terms.inputs import (
     SLIDING_CONSTANTS as INPUTS_SLIDING_CONSTANTS,
 )
 from dslc.generate.terms.inputs import Family, InputSizes, families
-from dslc.generate.terms.term import Conjecture, Equation, Term, inputs, size, subterms
+from dslc.generate.terms.term import Conjecture, Equation, Term, Terms, inputs, size, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.prove.garbage import rare_collections
 from dslc.prove.verdict import RELIABLE, RuleVerdict
@@ -154,9 +154,9 @@ class _Generation:
         self.start = time.monotonic()
         self.proofs = Proofs(rules, settings.provers if settings.proof else 0, settings.seed, settings.resume)
         #: candidates by key: kept or following from what was kept, or not
-        self.decided: dict[tuple[Term, ...], _Decision] = {}
+        self.decided: dict[Terms, _Decision] = {}
         #: the keys of a level's equations, which are looked at again after each round of proofs
-        self.names: dict[Equation, tuple[Term, ...]] = {}
+        self.names: dict[Equation, Terms] = {}
         #: rules that are still to be proved; they are used to derive others in the meantime
         self.pending: dict[GeneralRule, None] = {}
         self.with_more = INPUTS_SEVERAL_CONSTANTS
@@ -164,12 +164,12 @@ class _Generation:
         self.foreseen: dict[tuple[Term, Term], frozenset[GeneralRule]] = {}
         #: rules by their text, and the keys of those that were left out
         self.texts: dict[str, GeneralRule] = {}
-        self.failed: set[tuple[Term, ...]] = set()
+        self.failed: set[Terms] = set()
         #: the form in which a candidate is a rule
-        self.chosen: dict[tuple[Term, ...], GeneralRule] = {}
+        self.chosen: dict[Terms, GeneralRule] = {}
         self.tries = Tries()
         #: the keys of candidates whose most general form was refuted
-        self.narrow: set[tuple[Term, ...]] = set()
+        self.narrow: set[Terms] = set()
 
     # ---- reports ---------------------------------------------------------------------------------------------------
 

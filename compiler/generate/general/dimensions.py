@@ -17,6 +17,7 @@ from dslc.generate.terms.term import (
     Conjecture,
     Item,
     Term,
+    Terms,
     TermType,
     Tree,
     applied,
@@ -44,7 +45,7 @@ class Ungeneral(Exception):
     """Why no general type was found."""
 
 
-Application = tuple[Item, tuple[Term, ...]]
+Application = tuple[Item, Terms]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ def _key(term: Term) -> Term:
 
 
 class _Refused(Exception):
-    def __init__(self, item: Item, args: tuple[Term, ...], original: Term, reason: str) -> None:
+    def __init__(self, item: Item, args: Terms, original: Term, reason: str) -> None:
         super().__init__(reason)
         self.item, self.args, self.original, self.reason = item, args, original, reason
 

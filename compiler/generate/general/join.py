@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from dslc.generate.general.text import choice
-from dslc.generate.terms.term import Conjecture, Equation, Item, Term, inputs, size, subterms
+from dslc.generate.terms.term import Conjecture, Equation, Item, Term, Terms, inputs, size, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.ir.graph import Attrs
 from dslc.semantics.env import Mismatch
@@ -25,7 +25,7 @@ def joined(rules: Rules, equations: Iterable[Equation], most: int) -> Iterator[C
     All outputs of an application that has several are one rule; else two equations that share the application of which one of them
     alone does not bind all inputs.
     """
-    halves: dict[tuple[Item, tuple[Term, ...]], dict[int, Term]] = defaultdict(dict)
+    halves: dict[tuple[Item, Terms], dict[int, Term]] = defaultdict(dict)
     loose: dict[Term, list[Equation]] = defaultdict(list)
     for equation in equations:
         for term, other in (equation.roots, equation.roots[::-1]):
@@ -79,9 +79,7 @@ def along_axes(rules: Rules, items: Sequence[Item], candidate: Conjecture) -> It
         yield Conjecture(sources, targets)
 
 
-def _along(
-    rules: Rules, items: Mapping[tuple[str, Attrs], Item], axis: int, roots: tuple[Term, ...]
-) -> tuple[Term, ...]:
+def _along(rules: Rules, items: Mapping[tuple[str, Attrs], Item], axis: int, roots: Terms) -> Terms:
     """Terms with all their axes replaced by another one; KeyError where there is no such item."""
     done: dict[Term, Term] = {}
     for part in subterms(roots):
@@ -97,7 +95,7 @@ def _along(
     return tuple(done[root] for root in roots)
 
 
-def _checked(sources: tuple[Term, ...], targets: tuple[Term, ...], most: int) -> Iterator[Conjecture]:
+def _checked(sources: Terms, targets: Terms, most: int) -> Iterator[Conjecture]:
     """What can be looked for: every source is computed, and together they have all inputs of the targets."""
     found = Conjecture(sources, targets)
     if len(set(sources)) == len(sources) and found.binds and found.size <= most:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 
-from dslc.generate.terms.term import Equation, Term, input_term, inputs, rename, size, subterms
+from dslc.generate.terms.term import Equation, Term, Terms, input_term, inputs, rename, size, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -130,6 +130,6 @@ def _root(parent: dict[Term, Term], term: Term) -> Term:
         term = above
 
 
-def family_inputs(types: Sequence[object]) -> tuple[Term, ...]:
+def family_inputs(types: Sequence[object]) -> Terms:
     """The inputs of a family as terms."""
     return tuple(input_term(k, type) for k, type in enumerate(types))  # type: ignore[arg-type]

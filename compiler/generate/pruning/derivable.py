@@ -19,7 +19,7 @@ from dslc.errors import DslcError
 from dslc.generate.general.rules import GeneralRule
 from dslc.generate.general.text import choice, declared
 from dslc.generate.pruning.classes import Classes
-from dslc.generate.terms.term import Conjecture, Item, Term, subterms
+from dslc.generate.terms.term import Conjecture, Item, Term, Terms, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.ir.dtype import DType
 from dslc.processes.forked import mapped
@@ -46,8 +46,8 @@ class RulePattern:
     """One direction of a kept rule."""
 
     rule: GeneralRule
-    sources: tuple[Term, ...]
-    targets: tuple[Term, ...]
+    sources: Terms
+    targets: Terms
 
 
 Rests = frozenset[GeneralRule]
@@ -206,7 +206,7 @@ class KnownRules:
                         return rests | {pattern.rule}
         return None
 
-    def _alike(self, made: tuple[Term, ...], goals: tuple[Term, ...]) -> Rests | None:
+    def _alike(self, made: Terms, goals: Terms) -> Rests | None:
         """The rules by which the results of one application become those of another of the same item; empty if they are those."""
         if made == goals:
             return frozenset()
@@ -255,9 +255,7 @@ class KnownRules:
         if more is not None:
             yield from self._each(rule, pattern.args, term.args, more)
 
-    def _each(
-        self, rule: GeneralRule, patterns: tuple[Term, ...], terms: tuple[Term, ...], binding: Binding
-    ) -> Iterator[Binding]:
+    def _each(self, rule: GeneralRule, patterns: Terms, terms: Terms, binding: Binding) -> Iterator[Binding]:
         if not patterns:
             yield binding
             return
@@ -291,7 +289,7 @@ class KnownRules:
 
     # ---- building -------------------------------------------------------------------------------------------------
 
-    def _made(self, pattern: RulePattern, roots: tuple[Term, ...], binding: Binding) -> tuple[Term, ...] | None:
+    def _made(self, pattern: RulePattern, roots: Terms, binding: Binding) -> Terms | None:
         """The roots with a binding's inputs and attributes; None where they have no type, or the sizes don't fit the rule."""
         given = {size.text: value for size, value in binding.items() if isinstance(size, RuleSize)}
         sizes = fitting(pattern.rule, {term: value for term, value in binding.items() if isinstance(term, Term)}, given)

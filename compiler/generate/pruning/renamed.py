@@ -19,6 +19,7 @@ from dslc.generate.terms.term import (
     Build,
     Conjecture,
     Term,
+    Terms,
     TermType,
     applied,
     attributes,
@@ -95,7 +96,7 @@ class Pruned:
     because: dict[Conjecture, list[Conjecture]] = field(default_factory=dict)
 
 
-def key(candidate: Conjecture) -> tuple[Term, ...]:
+def key(candidate: Conjecture) -> Terms:
     """Equal for candidates that are equal up to the names of inputs and the direction."""
     return min(in_order(candidate.roots), in_order(candidate.turned.roots), key=_text)
 

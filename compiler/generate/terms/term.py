@@ -20,6 +20,7 @@ from dslc.semantics.library import Rules
 
 #: a size, or the trees of the two parts that were joined last
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
+Terms: TypeAlias = "tuple[Term, ...]"
 
 
 def total(tree: Tree) -> int:
@@ -137,13 +138,13 @@ class Term:
     _pool: ClassVar[weakref.WeakValueDictionary[Any, Term]] = weakref.WeakValueDictionary()
     #: None for an input
     item: Item | None
-    args: tuple[Term, ...]
+    args: Terms
     #: which output of the application
     output: int
     #: the number of an input; -1 for applications
     index: int
     type: TermType
-    _below: tuple[Term, ...] | None
+    _below: Terms | None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.item is None:
@@ -164,7 +165,7 @@ class Term:
         return not self.args
 
     @property
-    def below(self) -> tuple[Term, ...]:
+    def below(self) -> Terms:
         """Every distinct proper subterm, arguments first, in order of first occurrence."""
         found = self._below
         if found is None:
@@ -176,7 +177,7 @@ class Term:
         return found
 
     @property
-    def node(self) -> tuple[Item, tuple[Term, ...]]:
+    def node(self) -> tuple[Item, Terms]:
         """The application: the outputs of one application are the same computation."""
         assert self.item is not None
         return (self.item, self.args)
@@ -193,7 +194,7 @@ class Term:
         return f"<{self}>"
 
 
-def _intern(item: Item | None, args: tuple[Term, ...], output: int, index: int, type: TermType) -> Term:
+def _intern(item: Item | None, args: Terms, output: int, index: int, type: TermType) -> Term:
     key = (item, args, output, index, type)
     found = Term._pool.get(key)
     if found is None:
@@ -208,7 +209,7 @@ def input_term(index: int, type: TermType) -> Term:
     return _intern(None, (), 0, index, type)
 
 
-def applied(item: Item, args: tuple[Term, ...], output: int, type: TermType) -> Term:
+def applied(item: Item, args: Terms, output: int, type: TermType) -> Term:
     """One output of an application. Callers that don't know its type use `dslc.generate.terms.trees.outputs`."""
     return _intern(item, args, output, -1, type)
 
@@ -221,7 +222,7 @@ class Equation:
     right: Term
 
     @property
-    def roots(self) -> tuple[Term, ...]:
+    def roots(self) -> Terms:
         return self.left, self.right
 
     def __str__(self) -> str:
@@ -232,11 +233,11 @@ class Equation:
 class Conjecture:
     """A substitution that may hold: output k of the source is output k of the target."""
 
-    sources: tuple[Term, ...]
-    targets: tuple[Term, ...]
+    sources: Terms
+    targets: Terms
 
     @property
-    def roots(self) -> tuple[Term, ...]:
+    def roots(self) -> Terms:
         return (*self.sources, *self.targets)
 
     @property
@@ -272,7 +273,7 @@ def subterms(roots: Iterable[Term]) -> Iterator[Term]:
     return iter(listed)
 
 
-def applications(roots: Iterable[Term]) -> tuple[tuple[Item, tuple[Term, ...]], ...]:
+def applications(roots: Iterable[Term]) -> tuple[tuple[Item, Terms], ...]:
     """The distinct applications of operators to tensors, arguments first; constants are no operators here."""
     return tuple(dict.fromkeys(term.node for term in subterms(roots) if term.args))
 
@@ -282,7 +283,7 @@ def size(roots: Iterable[Term]) -> int:
     return len(applications(roots))
 
 
-def inputs(roots: Iterable[Term]) -> tuple[Term, ...]:
+def inputs(roots: Iterable[Term]) -> Terms:
     """The distinct inputs in order of first occurrence."""
     return tuple(term for term in subterms(roots) if term.is_input)
 
@@ -290,10 +291,10 @@ def inputs(roots: Iterable[Term]) -> tuple[Term, ...]:
 # ---- renaming --------------------------------------------------------------------------------------------------
 
 #: makes all outputs of an application, of the right types: `functools.partial(dslc.generate.terms.trees.outputs, rules)`
-Build: TypeAlias = Callable[[Item, tuple[Term, ...]], tuple[Term, ...]]
+Build: TypeAlias = Callable[[Item, Terms], Terms]
 
 
-def substitute(roots: Sequence[Term], values: Mapping[Term, Term], build: Build | None = None) -> tuple[Term, ...]:
+def substitute(roots: Sequence[Term], values: Mapping[Term, Term], build: Build | None = None) -> Terms:
     """The roots with some of their subterms replaced.
 
     `build` is needed where a replacement's type differs from that of what it replaces, and may raise Mismatch.
@@ -324,12 +325,12 @@ def substitute(roots: Sequence[Term], values: Mapping[Term, Term], build: Build 
     return tuple(visit(root) for root in roots)
 
 
-def rename(roots: Sequence[Term], numbers: Mapping[int, int]) -> tuple[Term, ...]:
+def rename(roots: Sequence[Term], numbers: Mapping[int, int]) -> Terms:
     """Inputs renumbered; each keeps its type."""
     return substitute(roots, {term: input_term(numbers[term.index], term.type) for term in inputs(roots)})
 
 
-def in_order(roots: Sequence[Term]) -> tuple[Term, ...]:
+def in_order(roots: Sequence[Term]) -> Terms:
     """Inputs numbered 0, 1, ... by first occurrence: equal results mean that the roots are equal up to renaming."""
     return rename(roots, {term.index: k for k, term in enumerate(inputs(roots))})
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslc.generate.terms.term import Item, Term, TermType, Tree, applied, attributes, meet, total
+from dslc.generate.terms.term import Item, Terms, TermType, Tree, applied, attributes, meet, total
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import input_value
 from dslc.ir.scalar import Apply, Num, Scalar, dimension
@@ -196,7 +196,7 @@ def _with_unknown(
         return None
 
 
-def outputs(rules: Rules, item: Item, args: tuple[Term, ...]) -> tuple[Term, ...]:
+def outputs(rules: Rules, item: Item, args: Terms) -> Terms:
     """All outputs of an application.
 
     Raises:
