@@ -10,11 +10,11 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 
 from dslc.errors import error
 from dslc.generate.enumeration.ahead import Enumerated, Told, all_enumerated
@@ -27,17 +27,8 @@ from dslc.generate.pruning.classes import Classes, family_inputs
 from dslc.generate.pruning.derivable import KnownRules, derivable_pairs
 from dslc.generate.pruning.renamed import PrimeValues, key, most_general, reduced, without_renamed
 from dslc.generate.settings import GenerationSettings, Progress, Stages
-from dslc.generate.terms.inputs import (
-    CONSTANTS as INPUTS_CONSTANTS,
-)
-from dslc.generate.terms.inputs import (
-    SEVERAL_CONSTANTS as INPUTS_SEVERAL_CONSTANTS,
-)
-from dslc.generate.terms.inputs import (
-    SLIDING_CONSTANTS as INPUTS_SLIDING_CONSTANTS,
-)
-from dslc.generate.terms.inputs import Family, InputSizes, families
-from dslc.generate.terms.term import Conjecture, Equation, Term, Terms, inputs, size, subterms
+from dslc.generate.terms.inputs import CONSTANTS, SEVERAL_CONSTANTS, SLIDING_CONSTANTS, Family, InputSizes, families
+from dslc.generate.terms.term import Conjecture, Equation, Term, Terms, inputs, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.prove.garbage import rare_collections
 from dslc.prove.verdict import RELIABLE, RuleVerdict
@@ -149,6 +140,7 @@ class _Generation:
         self, rules: Rules, settings: GenerationSettings, library: GeneratedLibrary, progress: Progress | None
     ) -> None:
         self.rules, self.settings, self.library, self.progress = rules, settings, library, progress
+        self.stages = library.stages
         self.build = partial(outputs, rules)
         self.values = PrimeValues(rules, settings.seed)
         self.start = time.monotonic()
@@ -159,7 +151,7 @@ class _Generation:
         self.names: dict[Equation, Terms] = {}
         #: rules that are still to be proved; they are used to derive others in the meantime
         self.pending: dict[GeneralRule, None] = {}
-        self.with_more = INPUTS_SEVERAL_CONSTANTS
+        self.with_more = SEVERAL_CONSTANTS
         #: what followed from rules of smaller levels
         self.foreseen: dict[tuple[Term, Term], frozenset[GeneralRule]] = {}
         #: rules by their text, and the keys of those that were left out
@@ -173,19 +165,14 @@ class _Generation:
 
     # ---- reports ---------------------------------------------------------------------------------------------------
 
-    def count(self, name: str, number: int = 1) -> None:
-        counts = self.library.stages.counts
-        counts[name] = counts.get(name, 0) + number
-
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         begin, spent = time.perf_counter(), time.process_time()
         try:
             yield
         finally:
-            stages = self.library.stages
-            stages.seconds[name] = stages.seconds.get(name, 0.0) + time.perf_counter() - begin
-            stages.cpu_seconds[name] = stages.cpu_seconds.get(name, 0.0) + time.process_time() - spent
+            self.stages.seconds[name] += time.perf_counter() - begin
+            self.stages.cpu_seconds[name] += time.process_time() - spent
 
     def tell(self, stage: str, done: int, total: int, text: str = "") -> None:
         if self.settings.budget is not None and time.monotonic() - self.start > self.settings.budget:
@@ -195,13 +182,11 @@ class _Generation:
 
     def summed(self) -> None:
         """What became of the candidates, as counts."""
-        found = Counter(one.what for one in self.decided.values())
-        for name, number in sorted(found.items()):
-            self.count(name, number)
-        self.count("rules", len(self.library.found))
-        for status, number in Counter(self.library.statuses.values()).items():
-            self.count(status, number)
-        self.library.stages.counts["left out"] = len(self.library.stages.left_out)
+        counts = self.stages.counts
+        counts.update(sorted(one.what for one in self.decided.values()))
+        counts["rules"] += len(self.library.found)
+        counts.update(self.library.statuses.values())
+        counts["left out"] = len(self.stages.left_out)
 
     # ---- one family ------------------------------------------------------------------------------------------------
 
@@ -210,22 +195,18 @@ class _Generation:
             found = enumerated(
                 family, lambda level, done: self.tell(f"{family.name}: terms of {level} operators", done, 0)
             )
-        spent = self.library.stages.cpu_seconds
-        spent["enumerate"] += found.seconds
-        self.count("terms", found.terms)
-        self.count("equations", found.equations)
-        self.count("candidates", len(found.kept))
-        self.with_more = INPUTS_SLIDING_CONSTANTS if any(family.places) else INPUTS_SEVERAL_CONSTANTS
+        self.stages.cpu_seconds["enumerate"] += found.seconds
+        self.stages.counts.update(terms=found.terms, equations=found.equations, candidates=len(found.kept))
+        self.with_more = SLIDING_CONSTANTS if any(family.places) else SEVERAL_CONSTANTS
         known = KnownRules(self.rules, Classes(self.rules, family_inputs(family.inputs)))
         for rule in self.library.found:
             known.keep(rule)
         accepted: list[Equation] = []
-        levels: dict[int, list[Equation]] = {}
-        for equation in found.kept:
-            levels.setdefault(size((equation.right,)), []).append(equation)
-        for level in sorted(levels):
+        for level, equations in groupby(sorted(found.kept, key=_level), _level):
             with self.stage("renaming"):
-                group = self.renamed(levels[level])
+                candidates = {Conjecture((e.right,), (e.left,)): e for e in equations}
+                group = sorted((candidates[c] for c in without_renamed(candidates).kept), key=_order)
+                self.stages.counts["after renaming"] += len(group)
             with self.stage("derivability"):
                 pairs = [_directed(equation) for equation in group]
                 asked = [pair for pair in dict.fromkeys(pairs) if not self.constant(*pair)]
@@ -247,12 +228,6 @@ class _Generation:
             accepted += holding
         self.joint(accepted, known, family)
 
-    def renamed(self, equations: Iterable[Equation]) -> list[Equation]:
-        candidates = {Conjecture((e.right,), (e.left,)): e for e in equations}
-        kept = without_renamed(candidates).kept
-        self.count("after renaming", len(kept))
-        return sorted((candidates[c] for c in kept), key=_order)
-
     # ---- rules with one result --------------------------------------------------------------------------------------
 
     def single(self, equation: Equation, known: KnownRules) -> bool:
@@ -262,17 +237,14 @@ class _Generation:
         name = self.names.get(equation)
         if name is None:
             name = self.names[equation] = key(candidate)
-        found = self.decided.get(name)
-        if found is None:
-            found = self.decided[name] = self._decision(candidate, known)
-        return found.holds
+        if name not in self.decided:
+            self.decided[name] = self._decision(candidate, known)
+        return self.decided[name].holds
 
     def constant(self, term: Term, target: Term) -> bool:
         """Whether an equation is too large to be looked at with its constants."""
         constants = _constants((term,)) + _constants((target,))
-        return constants > 0 and max(size((term,)), size((target,))) > (
-            INPUTS_CONSTANTS if constants == 1 else self.with_more
-        )
+        return constants > 0 and max(term.size, target.size) > (CONSTANTS if constants == 1 else self.with_more)
 
     def _decision(self, candidate: Conjecture, known: KnownRules) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
@@ -281,7 +253,7 @@ class _Generation:
         rests = self.foreseen.get((term, target))
         if rests is not None and all(rule in self.pending or rule in self.library.statuses for rule in rests):
             return _Decision(True, "derivable", rests)
-        if any(one.type.dims for one in inputs((term, target))) or size((term,)) == 1:
+        if any(one.type.dims for one in inputs((term, target))) or term.size == 1:
             return self._single(candidate, known)
         # larger ones without a tensor say something of constants: they are no rules of their own
         with self.stage("derivability"):
@@ -317,13 +289,11 @@ class _Generation:
         found = list(joined(self.rules, accepted, most))
         for rule in self.library.found:
             # a rule for any axis is taken apart on each: what has several results says on which
-            along = (
-                along_axes(self.rules, family.items, rule.candidate) if rule.form.pack == "axis" else (rule.candidate,)
-            )
-            for candidate in along:
+            axes = rule.form.pack == "axis"
+            for candidate in along_axes(self.rules, family.items, rule.candidate) if axes else (rule.candidate,):
                 found += taken_apart(self.rules, family.items, candidate, most)
         candidates = sorted(dict.fromkeys(found), key=_joint_order)
-        self.count("joined", len(candidates))
+        self.stages.counts["joined"] += len(candidates)
         settled = False
         while not settled:
             for k, candidate in enumerate(candidates):
@@ -355,9 +325,9 @@ class _Generation:
                 if rests is not None:
                     return _Decision(True, "derivable", rests)
         # inputs that were told apart may part what was computed once
-        most = self.settings.max_operators if len(general.sources) == 1 else _size(candidate)
+        most = self.settings.max_operators if len(general.sources) == 1 else candidate.size
         for one in dict.fromkeys((general, candidate)):
-            if key(one) in self.failed or (one is general and one is not candidate and _size(one) > most):
+            if key(one) in self.failed or (one is not candidate and one.size > most):
                 continue
             rule = self.chosen.get(key(one))
             if rule is None:
@@ -388,7 +358,7 @@ class _Generation:
 
     def leave_out(self, candidate: Conjecture, reason: str) -> None:
         self.failed.add(key(candidate))
-        self.library.stages.left_out.append((str(candidate), reason))
+        self.stages.left_out.append((str(candidate), reason))
 
     def proved(self, verdicts: Mapping[GeneralRule, RuleVerdict | None]) -> None:
         """Rules that the library has from now on; without a verdict where nothing is to be proved."""
@@ -432,9 +402,7 @@ class _Generation:
                     self.tries.undecided(rule)
                 weaker = self.tries.weaker(self.rules, rule)
                 if weaker is None:
-                    self.leave_out(
-                        rule.candidate, f"{verdict.status}: {verdict.reason}" if verdict.reason else verdict.status
-                    )
+                    self.leave_out(rule.candidate, ": ".join(filter(None, (verdict.status, verdict.reason))))
                 elif self.chosen_now(weaker):
                     todo.append(weaker)
             for rule in [rule for rule in todo if self.tries.hopeless(rule)]:
@@ -472,29 +440,21 @@ class _Generation:
         return self.texts.setdefault(self.text(rule), rule) is rule
 
 
+def _level(equation: Equation) -> int:
+    return equation.right.size
+
+
 def _order(equation: Equation) -> tuple[int, int, bool, int, int, str]:
     """Smaller ones first; of one size those that say most: without constants, inputs on both sides, many of them."""
-    roots = (equation.right, equation.left)
-    partial = set(inputs((equation.left,))) != set(inputs((equation.right,)))
-    return (
-        size((equation.right,)),
-        _constants(roots),
-        partial,
-        -len(inputs(roots)),
-        size((equation.left,)),
-        str(equation),
-    )
+    left, right = (set(inputs((side,))) for side in equation.roots)
+    constants = _constants(equation.roots)
+    return equation.right.size, constants, left != right, -len(left | right), equation.left.size, str(equation)
 
 
 def _directed(equation: Equation) -> tuple[Term, Term]:
     """The side that has all inputs, and the other."""
-    if set(inputs((equation.left,))) <= set(inputs((equation.right,))):
-        return equation.right, equation.left
-    return equation.left, equation.right
-
-
-def _size(candidate: Conjecture) -> int:
-    return max(size(candidate.sources), size(candidate.targets))
+    left, right = (set(inputs((side,))) for side in equation.roots)
+    return equation.roots[::-1] if left <= right else equation.roots
 
 
 def _constants(roots: Sequence[Term]) -> int:
@@ -502,5 +462,4 @@ def _constants(roots: Sequence[Term]) -> int:
 
 
 def _joint_order(candidate: Conjecture) -> tuple[int, int, int, str]:
-    roots = candidate.roots
-    return _size(candidate), _constants(roots), -len(inputs(roots)), str(candidate)
+    return candidate.size, _constants(candidate.roots), -len(inputs(candidate.roots)), str(candidate)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +41,10 @@ class GenerationSettings:
 class Stages:
     """Counts, seconds and left-out rules of each stage; the report that `--report` writes."""
 
-    counts: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=partial(defaultdict, float))
     #: of processor time; `worker processes` are those of this run that have ended
-    cpu_seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: defaultdict[str, float] = field(default_factory=partial(defaultdict, float))
     #: (rule as text, why it was left out)
     left_out: list[tuple[str, str]] = field(default_factory=list)
     peak_memory: int = 0

@@ -8,8 +8,7 @@ from math import prod
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluate import ELEMENTS as EVALUATE_ELEMENTS
-from dslc.generate.enumeration.evaluate import ItemStep, TupleChunk
+from dslc.generate.enumeration.evaluate import ELEMENTS, ItemStep, TupleChunk
 from dslc.generate.enumeration.pairs import TermsByOperators, disjoint, sharing, union
 from dslc.generate.enumeration.plan import MenuPlan, Planner, combined
 from dslc.generate.enumeration.space import INPUT, TermTable
@@ -175,7 +174,7 @@ class Arguments:
             return
         shapes = self._planner.types.shapes
         largest = max(prod(int(str(size)) for size in shapes[kind].shape) for kind in rows.shapes)
-        step = min(CHUNK, max(64, EVALUATE_ELEMENTS // (2 * largest)))
+        step = min(CHUNK, max(64, ELEMENTS // (2 * largest)))
         for start in range(0, len(rows.args[0]), step):
             args = tuple(arg[start : start + step] for arg in rows.args)
             kinds, combinations = combined(self._table.type, list(args))

@@ -29,9 +29,7 @@ from dslc.generate.enumeration.settle import PART as SETTLE_PART
 from dslc.generate.enumeration.settle import LevelPart, OpenTerms, further, grouped, part_of, settled, together
 from dslc.generate.enumeration.space import Reader, TermTable, TypeNumbers, in_first_order, joined_orders, leaves
 from dslc.generate.enumeration.values import TermValues, hold_on_floats
-from dslc.generate.terms.inputs import CONSTANTS as INPUTS_CONSTANTS
-from dslc.generate.terms.inputs import VARIED as INPUTS_VARIED
-from dslc.generate.terms.inputs import Family
+from dslc.generate.terms.inputs import CONSTANTS, VARIED, Family
 from dslc.generate.terms.term import Equation, inputs, subterms
 from dslc.interpret.domain import Array
 from dslc.semantics.library import Rules
@@ -156,8 +154,8 @@ class Enumerator:
     family: Family
     operators: int
     seed: int = 0
-    varied: int = INPUTS_VARIED
-    constants: int = INPUTS_CONSTANTS
+    varied: int = VARIED
+    constants: int = CONSTANTS
     mapper: Mapper = serial
     store: Blocks | None = None
     progress: Progress | None = None

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dslc.generate.terms.inputs import CONSTANTS as INPUTS_CONSTANTS
-from dslc.generate.terms.inputs import VARIED as INPUTS_VARIED
-from dslc.generate.terms.inputs import Family
+from dslc.generate.terms.inputs import CONSTANTS, VARIED, Family
 from dslc.interpret.domain import Array
 from dslc.store import Store
 from dslc.version import __version__
@@ -28,8 +26,8 @@ def digest(
     rules_digest: str,
     family: Family,
     seed: int,
-    varied: int = INPUTS_VARIED,
-    constants: int = INPUTS_CONSTANTS,
+    varied: int = VARIED,
+    constants: int = CONSTANTS,
 ) -> str:
     """A name for an enumeration: equal for equal rules, inputs, menus and seeds; the number of operators does not matter."""
     order = sorted(family.varied)

@@ -7,8 +7,7 @@ from math import prod
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluate import ELEMENTS as EVALUATE_ELEMENTS
-from dslc.generate.enumeration.evaluate import applied_values, random_values
+from dslc.generate.enumeration.evaluate import ELEMENTS, applied_values, random_values
 from dslc.generate.enumeration.space import INPUT, TermTable, TypeNumbers, item_of
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import parts
@@ -70,7 +69,7 @@ class TermValues:
             item = item_of(self._family, int(entry[0]))
             own = [types.types[int(kind)] for kind in entry[1:] if kind >= 0]
             cut = parts(item, own[0]) if item.cut is not None else None
-            step = max(1, EVALUATE_ELEMENTS // max((prod(type.shape) for type in own), default=1))
+            step = max(1, ELEMENTS // max((prod(type.shape) for type in own), default=1))
             for start in range(0, len(mine), step):
                 part = mine[start : start + step]
                 args = [self._widened(self.get(table, terms.args[part, j])) for j in range(len(own))]

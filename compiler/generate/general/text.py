@@ -11,9 +11,9 @@ from dslc.generate.general.dimensions import Typed
 from dslc.generate.general.groups import GROUPS, Place, grouped_cut, grouped_text
 from dslc.generate.terms.term import Conjecture, Item, Term, attributes, inputs, show_attribute, subterms
 from dslc.ir.dtype import DType
-from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, rules_cache
 from dslc.syntax import tree as t
+from dslc.syntax.printer import show
 
 TENSORS = tuple("ABCDEFGH")
 _OUTPUTS = ("Y", "Z", "X", "W")
@@ -48,36 +48,26 @@ def output_names(candidate: Conjecture) -> tuple[str, ...]:
 
 
 def declared(rules: Rules, item: Item, name: str) -> t.Attr:
-    return _declared(rules, item, name)[0]
-
-
-def _declared(rules: Rules, item: Item, name: str) -> tuple[t.Attr, str]:
-    """An attribute as the operator declares it, and its type as text."""
-    cache = rules_cache(rules, "generate.declared")
-    key = item.op, name
-    if key not in cache:
-        from dslc.syntax.printer import show
-
-        attr = next(attr for attr in rules.operators[item.op].attrs if attr.name == name)
-        cache[key] = attr, show(attr.type)
-    found: tuple[t.Attr, str] = cache[key]
-    return found
+    """An attribute as the operator declares it."""
+    return next(attr for attr in rules.operators[item.op].attrs if attr.name == name)
 
 
 def choices(rules: Rules, candidate: Conjecture) -> list[Choice]:
     """The attribute values of a rule, each as often as it occurs; those that follow from sizes or types are none."""
-    out = []
-    for term in subterms(candidate.roots):
-        if term.item is None:
-            continue
-        for name, value in term.item.attrs:
-            if name not in term.item.sized and not isinstance(value, DType):
-                out.append(choice(rules, term.item, name, value))
-    return out
+    return [
+        choice(rules, term.item, name, value)
+        for term in subterms(candidate.roots)
+        if term.item is not None
+        for name, value in term.item.attrs
+        if name not in term.item.sized and not isinstance(value, DType)
+    ]
 
 
 def choice(rules: Rules, item: Item, name: str, value: Any) -> Choice:
-    return (name, value, _declared(rules, item, name)[1])
+    kinds = rules_cache(rules, "generate.kinds")
+    if (item.op, name) not in kinds:
+        kinds[item.op, name] = show(declared(rules, item, name).type)
+    return (name, value, kinds[item.op, name])
 
 
 def written(value: Any) -> str:
@@ -89,13 +79,13 @@ def written(value: Any) -> str:
 
 def is_default(attr: t.Attr, value: Any) -> bool:
     """Whether a value is the declared default, as far as that is a plain number or word (a number stands for every entry)."""
-    default = attr.default
-    if isinstance(default, t.Int):
-        return bool(value == default.value or (isinstance(value, tuple) and value and set(value) == {default.value}))
-    if isinstance(default, t.Str):
-        return bool(value == default.value)
-    if isinstance(default, t.Name) and default.id in {"true", "false"}:
-        return bool(value == (default.id == "true"))
+    match attr.default:
+        case t.Int(value=number):
+            return bool(value == number or (isinstance(value, tuple) and set(value) == {number}))
+        case t.Str(value=text):
+            return bool(value == text)
+        case t.Name(id="true" | "false" as name):
+            return bool(value == (name == "true"))
     return False
 
 
@@ -117,19 +107,12 @@ class Writer:
 
     def call(self, term: Term) -> str:
         assert term.item is not None
-        texts = [self.expr(arg) for arg in term.args]
-        for name, value in self._attributes(term):
-            text = self.attribute(term, name, value)
-            if text is not None:
-                texts.append(f"{name}={text}")
-        return f"{self.operators[term.item.op]}({', '.join(texts)})"
-
-    def _attributes(self, term: Term) -> list[tuple[str, Any]]:
-        assert term.item is not None
-        values = attributes(term.item, [arg.type for arg in term.args])
-        return [
-            (attr.name, values[attr.name]) for attr in self.rules.operators[term.item.op].attrs if attr.name in values
-        ]
+        item, texts = term.item, [self.expr(arg) for arg in term.args]
+        values = attributes(item, [arg.type for arg in term.args])
+        for attr in self.rules.operators[item.op].attrs:
+            if attr.name in values and (text := self.attribute(term, attr.name, values[attr.name])) is not None:
+                texts.append(f"{attr.name}={text}")
+        return f"{self.operators[item.op]}({', '.join(texts)})"
 
     def statements(self, roots: Sequence[Term], outputs: Sequence[str]) -> list[str]:
         """`Y = ...` for each root; all outputs of one application are one statement."""
@@ -137,22 +120,17 @@ class Writer:
         at = 0
         while at < len(roots):
             root = roots[at]
-            if root.item is not None:
-                operator: OperatorDef = self.rules.operators[root.item.op]
-                count = len(operator.syntax.outputs)
+            count = 1 if root.item is None else len(self.rules.operators[root.item.op].syntax.outputs)
+            if count > 1:
                 together = roots[at : at + count]
-                if count > 1 and [(r.item, r.args, r.output) for r in together] == [
+                whole = [(r.item, r.args, r.output) for r in together] == [
                     (root.item, root.args, k) for k in range(count)
-                ]:
-                    out.append(f"{', '.join(outputs[at : at + count])} = {self.call(root)}")
-                    at += count
-                    continue
-                if count > 1:
-                    # one of several results: the others are named, too, and nothing is said of them
-                    names = [outputs[at] if k == root.output else f"{outputs[at]}_{k}" for k in range(count)]
-                    out.append(f"{', '.join(names)} = {self.call(root)}")
-                    at += 1
-                    continue
+                ]
+                # one of several results: the others are named, too, and nothing is said of them
+                names = [outputs[at] if k == root.output else f"{outputs[at]}_{k}" for k in range(count)]
+                out.append(f"{', '.join(outputs[at : at + count] if whole else names)} = {self.call(root)}")
+                at += count if whole else 1
+                continue
             out.append(f"{outputs[at]} = {self.expr(root)}")
             at += 1
         return out

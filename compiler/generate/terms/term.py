@@ -222,7 +222,7 @@ class Equation:
     right: Term
 
     @property
-    def roots(self) -> Terms:
+    def roots(self) -> tuple[Term, Term]:
         return self.left, self.right
 
     def __str__(self) -> str:
