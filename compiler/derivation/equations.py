@@ -37,10 +37,6 @@ def integer(node: Scalar) -> int:
     return node.value
 
 
-def is_natural(node: Scalar) -> bool:
-    return isinstance(node, Num) and isinstance(node.value, int) and node.value >= 0
-
-
 def solved_linear(equations: Sequence[tuple[Scalar, Scalar]], known: dict[Sym, Scalar]) -> bool:
     """Solves what is linear in one unknown, as often as that helps; False where something has no solution."""
     grew = True

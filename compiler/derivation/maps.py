@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, interval
-from dslc.derivation.pieces import Box, Iters, Map, Operands, Unfit, UnknownTerm, Vector, ranges
+from dslc.derivation.pieces import Box, Iters, Map, Operands, Unfit, UnknownTerm, Vector, product_of, ranges
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
@@ -128,9 +128,7 @@ def _overlaps(index: Scalar, own: Sequence[Iter], iters: Iters, box: Box) -> boo
         (extent,) = image(iters, (index,), box).extents
     except Unfit:
         return False
-    every: Scalar = num(1)
-    for size in sizes:
-        every = apply("*", every, size)
+    every = product_of(sizes)
     return isinstance(extent, Num) and isinstance(every, Num) and extent.value < every.value
 
 
@@ -177,15 +175,12 @@ def flattened(iters: Iters, box: Box, operands: Operands) -> Map | None:
         return None
     (place,) = operands.fresh()
     value: Scalar = num(0)
-    whole: Scalar = num(1)
+    sizes = box.extents
     back: list[Scalar] = []
-    for k, (it, size) in enumerate(zip(iters, box.extents, strict=True)):
+    for k, (it, size) in enumerate(zip(iters, sizes, strict=True)):
         value = apply("+", apply("*", value, size), it)
-        whole = apply("*", whole, size)
-        inner: Scalar = num(1)
-        for each in box.extents[k + 1 :]:
-            inner = apply("*", inner, each)
-        own = apply("//", place, inner)
+        own = apply("//", place, product_of(sizes[k + 1 :]))
         # the outermost needs no remainder
         back.append(own if k == 0 else apply("%", own, size))
+    whole = product_of(sizes)
     return Map(iters, (value,), (place,), tuple(back), Box((num(0),), (whole,)))

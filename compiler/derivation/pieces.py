@@ -6,7 +6,7 @@ application's operands, so that pieces of several scopes can stand side by side 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import gcd
@@ -242,7 +242,9 @@ class Operands:
         # what is decided by where iterators are need not be read
         numbered = substitute(narrowed(substitute(body, values), within), {}, 0, on_read)
         numbered = without_others(numbered, [self.values[k].type.shape for k in order], within)
-        extents = tuple(as_dim(extent) for extent in box.extents)
+        if any(isinstance(each, Num) and (not isinstance(each.value, int) or each.value < 0) for each in box.extents):
+            raise Unfit("an extent that is no size")
+        extents = tuple(int(each.value) if isinstance(each, Num) else each for each in box.extents)
         merged = None if groups is None or set(groups) <= {1} else groups
         return scope_value(Scope(extents, numbered, dtype, merged), tuple(self.values[k] for k in order))
 
@@ -261,18 +263,16 @@ def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Rang
     return rebuild(body, leaf)
 
 
+def product_of(sizes: Iterable[Scalar]) -> Scalar:
+    whole: Scalar = num(1)
+    for size in sizes:
+        whole = apply("*", whole, size)
+    return whole
+
+
 def scopes_of(value: Value) -> list[ScopeNode]:
     """The scopes of an expression, arguments first."""
     return [node for node in topological([value.node]) if isinstance(node, ScopeNode)]
-
-
-def as_dim(extent: Scalar) -> Dim:
-    """An extent as a dimension; raises Unfit where it is no size."""
-    if isinstance(extent, Num):
-        if not isinstance(extent.value, int) or extent.value < 0:
-            raise Unfit("an extent that is no size")
-        return int(extent.value)
-    return extent
 
 
 @dataclass(frozen=True, slots=True)

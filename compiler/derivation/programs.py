@@ -11,7 +11,7 @@ from dslc.derivation.pieces import scopes_of
 from dslc.derivation.steps import DerivationStep
 from dslc.derivation.targets import summed
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, flat
 from dslc.ir.scopes import each_of
 from dslc.semantics.library import Rules
 
@@ -133,8 +133,7 @@ def _size_of(rules: Rules, nodes: Iterable[Node]) -> _Size:
     found, sums, dimensions = [], False, 0
     for node in nodes:
         if isinstance(node, Call):
-            numbers = [int(each) for _, value in node.attrs for each in (value if isinstance(value, tuple) else (value,))
-                       if isinstance(each, int)]  # fmt: skip
+            numbers = [int(each) for _, value in node.attrs for each in flat(value) if isinstance(each, int)]
             sizes = sorted(int(elements(arg)) for arg in node.args)
             dimensions += sum(len(arg.type.shape) for arg in node.args)
             found.append((node.op, (*numbers, elements(node.values[0]), int(summed(rules, node)), *sizes)))

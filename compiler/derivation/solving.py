@@ -16,13 +16,13 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.analysis.poly import scalar_of
 from dslc.derivation.cropped import cropped, enlarged, margins_of
-from dslc.derivation.equations import integer, is_natural, put, solved_least, solved_linear, unknowns
+from dslc.derivation.equations import integer, put, solved_least, solved_linear, unknowns
 from dslc.derivation.finding import Along, Moved, Sought, Way
-from dslc.derivation.pieces import Box, Operands, Ranges, ScopeView, Unfit, inside
+from dslc.derivation.pieces import Box, Operands, Ranges, ScopeView, Unfit, inside, product_of
 from dslc.derivation.tables import TOTAL, Group, OperatorPattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import ScopeNode, Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, flat, num, read, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.ir.sizes import sized
 from dslc.semantics.apply import apply as call
@@ -76,8 +76,7 @@ Shaped = tuple[str, tuple[int, ...], tuple[tuple[Dim, ...], ...]]
 
 def shaped(op: str, attrs: Iterable[Any], shapes: Iterable[Sequence[Dim]]) -> Shaped:
     """A call but for what its operands hold. Attributes and sizes may be numbers or scalars of known value."""
-    parts = [part for value in attrs for part in (value if isinstance(value, tuple) else (value,))]
-    return op, tuple(map(plain, parts)), tuple(tuple(map(plain, shape)) for shape in shapes)
+    return op, tuple(map(plain, flat(tuple(attrs)))), tuple(tuple(map(plain, shape)) for shape in shapes)
 
 
 class Matching:
@@ -168,27 +167,16 @@ class Matching:
         """What a factor depends on; ones are there for all that is summed."""
         return factor.free if factor.reads else self.view.sums
 
-    def _no_place(self, group: Group, left: Mapping[Group, Sequence[Iter]]) -> Missed:
-        own = tuple(dict.fromkeys(self.pattern.group(it) for it in self.pattern.extents))
-        sizes = " * ".join(str(self.extents[it]) for it in left[group])
-        what = f"{_words(group)} ({sizes} positions); its iterators are of {', of '.join(map(_words, own))}"
-        return Missed(Miss.GROUP, what, group, own)
-
-    def _no_window(self) -> Missed:
-        """What moves along where in the operator."""
-        places = [
-            f"{len(window.terms)} iterators along dimension {dim} of operand {k}"
-            for k, dim, window in self.pattern.windows
-        ]
-        return Missed(Miss.NOT_AFFINE, ", ".join(places))
-
     # ---- iterators ---------------------------------------------------------------------------------------------
 
     def _ways(self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool) -> Iterator[Way | Missed]:
         sought = Sought(self.pattern, factors, groups, Along.WHOLE if whole else Along.FIRST)
         ways = list(islice(sought.ways(), WAYS))
         if not ways:
-            yield self._no_window()
+            places = [
+                f"{len(w.terms)} iterators along dimension {dim} of operand {k}" for k, dim, w in self.pattern.windows
+            ]
+            yield Missed(Miss.NOT_AFFINE, ", ".join(places))
         for way in ways if whole else ways[-1:]:
             # of windows of one position those along the last dimensions
             yield self._plain(way, groups)
@@ -202,10 +190,12 @@ class Matching:
                 left.setdefault(group, []).append(it)
         for group in left:
             if group not in plain:
-                return self._no_place(group, left)
+                own = tuple(dict.fromkeys(self.pattern.group(it) for it in self.pattern.extents))
+                sizes = " * ".join(str(self.extents[it]) for it in left[group])
+                what = f"{_words(group)} ({sizes} positions); its iterators are of {', of '.join(map(_words, own))}"
+                return Missed(Miss.GROUP, what, group, own)
         given = dict(way.given)
-        for group, own in plain.items():
-            first, *others = own
+        for group, (first, *others) in plain.items():
             given[first] = tuple(left.get(group, ()))
             given.update(dict.fromkeys(others, ()))
         return replace(way, given=given)
@@ -213,10 +203,7 @@ class Matching:
     # ---- sizes and attributes --------------------------------------------------------------------------------------
 
     def _extent(self, way: Way, it: Iter) -> Scalar:
-        total: Scalar = num(1)
-        for own in way.given[it]:
-            total = apply("*", total, self.extents[own])
-        return total
+        return product_of(self.extents[own] for own in way.given[it])
 
     def _solved(self, way: Way, factors: Mapping[int, Scalar], own: bool) -> dict[Sym, Scalar] | None:
         """What the unknown sizes and attributes are; None where nothing is, or it is not found.
@@ -227,8 +214,8 @@ class Matching:
         equations = [(extent, self._extent(way, it)) for it, extent in pattern.extents.items()]
         if not solved_linear(equations, known):
             return None
-        moved = [(each, pattern.dims[each.operand][each.dim]) for each in way.moved]
-        for each, window in moved:
+        for each in way.moved:
+            window = pattern.dims[each.operand][each.dim]
             assert isinstance(window, Window)
             constant = scalar_of(window.constant)
             free = unknowns(constant, known)
@@ -239,7 +226,10 @@ class Matching:
                     if not isinstance(rest, Num) or each.rest is not rest or each.unit != 1:
                         return None
                     wanted = rest
-                if not solved_linear([(constant, wanted)], known) or not is_natural(known[free[0]]):
+                if not solved_linear([(constant, wanted)], known):
+                    return None
+                found = known[free[0]]
+                if not isinstance(found, Num) or not isinstance(found.value, int) or found.value < 0:
                     return None
             size = pattern.shapes[each.operand][each.dim]
             factor = factors[each.operand]
@@ -251,19 +241,15 @@ class Matching:
         for equation in equations:
             free = unknowns(equation[0], known)
             # attributes that are padding stay 0 where the data have what is read
-            for name in free if not own else ():
-                if name not in sizes and len(free) > 1:
-                    known[name] = num(0)
+            if not own and len(free) > 1:
+                known.update({name: num(0) for name in free if name not in sizes})
             free = unknowns(equation[0], known)
             if len(free) > 1 or (free and not solved_least(equation, free[0], known)):
                 return None
-        names = [part for value in pattern.attrs.values() for item in (value if isinstance(value, tuple) else (value,))
-                 if isinstance(item, Scalar) for part in unknowns(item, known)]  # fmt: skip
-        known.update({name: num(1) if name not in sizes else num(0) for name in names})
-        for extent, wanted in equations:
-            if put(extent, known) is not wanted:
-                return None
-        return known
+        items = [item for item in flat(tuple(pattern.attrs.values())) if isinstance(item, Scalar)]
+        names = [name for item in items for name in unknowns(item, known)]
+        known.update({name: num(int(name not in sizes)) for name in names})
+        return known if all(put(extent, known) is wanted for extent, wanted in equations) else None
 
     # ---- values ------------------------------------------------------------------------------------------------
 
@@ -291,10 +277,12 @@ class Matching:
         if len(made.type.shape) != len(groups):
             return Missed(Miss.SIZES)
         index: list[Scalar] = []
-        iters = iter(pattern.scope.iters)
+        iters, view = iter(pattern.scope.iters), self.view
         for count in groups:
-            index.append(self._together([it for _ in range(count) for it in way.given[next(iters)]]))
-        view = self.view
+            position: Scalar = num(0)
+            for it in (it for each in islice(iters, count) for it in way.given[each]):
+                position = apply("+", apply("*", position, self.extents[it]), it)
+            index.append(position)
         return self.operands.scope(view.iters, view.box, read(self.operands.number(made), tuple(index)), view.dtype)
 
     def _cropped(self, way: Way, known: Mapping[Sym, Scalar]) -> Value | None:
@@ -326,12 +314,6 @@ class Matching:
             reach = integer(put(scalar_of(slope), known)) * (integer(self._extent(way, it)) - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
         return low, high
-
-    def _together(self, iters: Sequence[Iter]) -> Scalar:
-        position: Scalar = num(0)
-        for it in iters:
-            position = apply("+", apply("*", position, self.extents[it]), it)
-        return position
 
     def _operand(self, way: Way, operand: int, factor: Scalar, known: Mapping[Sym, Scalar]) -> Value:
         """What the expression reads, at the operator's positions; raises Unfit where that is not what it reads beside the data."""
@@ -393,9 +375,9 @@ class Matching:
         count = integer(size)
         leaf = self.pattern.leaves[moved.operand]
         data = self.operands.values[factor.operand].type.shape[moved.at]
-        if (low >= 0 and high < count) or not isinstance(data, int):
-            if not isinstance(data, int):
-                raise Unfit("an unknown size")
+        if not isinstance(data, int):
+            raise Unfit("an unknown size")
+        if low >= 0 and high < count:
             return
         if leaf.other is None or not isinstance(leaf.other, Num) or factor.other is not leaf.other:
             raise Unfit("nothing is read beside the data")

@@ -16,7 +16,7 @@ from dslc.derivation.tables import TOTAL, around
 from dslc.derivation.unknowns import Unknowns, may_apply
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
+from dslc.ir.graph import Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, as_scalar, num, read, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
@@ -110,7 +110,7 @@ class Steps:
 
     def start(self, value: Value) -> Value:
         """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
-        return self.normal(rebuild((value,), _all_apart)[0])
+        return self.normal(rebuild((value,), lambda node, args: tuple(map(_apart, with_args(node, args))))[0])
 
     def normal(self, value: Value) -> Value:
         """The form that the search tells expressions apart by."""
@@ -178,10 +178,6 @@ class Steps:
             for step, below in self.of(arg):
                 if below.type == arg.type:
                     yield step, self.normal(replace((value,), {arg: below})[0])
-
-
-def _all_apart(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
-    return tuple(_apart(value) for value in with_args(node, args))
 
 
 def _apart(value: Value) -> Value:

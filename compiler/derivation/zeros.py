@@ -46,8 +46,8 @@ def _divided(body: Scalar, operands: Operands) -> Iterator[tuple[Scalar, int | N
         for each in _guards(body)
         if isinstance(each, Apply) and each.name == "==" and len(each.args) == 2
     ]
-    for factor in _factors_of(body):
-        if isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0:
+    for factor, guard in _factors(body):
+        if not guard and isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0:
             shape = operands.values[factor.operand].type.shape
             zeros += [at for at, size in zip(factor.index, shape, strict=True) if size == 1]
     for each in zeros:
@@ -70,8 +70,8 @@ def nonzero_box(term: UnknownTerm, index: tuple[Iters, Box], operands: Operands,
     """
     iters, box = index
     low, high = list(box.low), [apply("+", a, n) for a, n in zip(box.low, box.extents, strict=True)]
-    for factor in _factors_of(term.body):
-        if not isinstance(factor, Read):
+    for factor, guard in _factors(term.body):
+        if guard or not isinstance(factor, Read):
             continue
         zero = isinstance(factor.other, Num) and factor.other.value == 0
         if not zero and not (beyond and factor.other is None):
@@ -99,23 +99,29 @@ def nonzero_box(term: UnknownTerm, index: tuple[Iters, Box], operands: Operands,
     return None if found_box == box else found_box
 
 
+def _factors(body: Scalar) -> Iterator[tuple[Scalar, bool]]:
+    """The factors of a term, and conditions without which it is 0, as True."""
+    match body:
+        case Reduce(kind="sum"):
+            yield from _factors(body.body)
+        case Apply(name="select", args=(condition, inner, Num(value=0))):
+            yield from ((each, True) for each in conjuncts(condition))
+            yield from _factors(inner)
+        case Apply(name="*"):
+            for factor in body.args:
+                yield factor, False
+                yield from ((each, True) for each, guard in _factors(factor) if guard)
+        case _:
+            yield body, False
+
+
 def _guards(body: Scalar) -> Iterator[Scalar]:
-    """Conditions without which a term is 0."""
-    if isinstance(body, Reduce) and body.kind == "sum":
-        yield from _guards(body.body)
-    elif (
-        isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0
-    ):
-        yield from conjuncts(body.args[0])
-        yield from _guards(body.args[1])
-    elif isinstance(body, Apply) and body.name == "*":
-        for factor in body.args:
-            yield from _guards(factor)
+    return (each for each, guard in _factors(body) if guard)
 
 
 def _bound(condition: Scalar, iters: Iters) -> tuple[int, Scalar | None, Scalar | None] | None:
     """An iterator that a comparison with a constant bounds: the first position, and the one after the last."""
-    if not (isinstance(condition, Apply) and condition.name in {"==", "<", "<="} and len(condition.args) == 2):
+    if not (isinstance(condition, Apply) and condition.name in {"==", "<", "<="}):
         return None
     left, right = condition.args
     for it, limit, turned in ((left, right, False), (right, left, True)):
@@ -140,14 +146,6 @@ def cuts(body: Scalar, iters: Iters) -> set[tuple[int, int]]:
             if bound is not None:
                 found |= {(bound[0], at.value) for at in bound[1:] if isinstance(at, Num) and isinstance(at.value, int)}
     return found
-
-
-def _factors_of(body: Scalar) -> list[Scalar]:
-    if isinstance(body, Reduce) and body.kind == "sum":
-        return _factors_of(body.body)
-    if isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
-        return _factors_of(body.args[1])
-    return list(body.args) if isinstance(body, Apply) and body.name == "*" else [body]
 
 
 def total(term: UnknownTerm, at: Ranges, operands: Operands) -> bool:

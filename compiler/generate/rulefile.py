@@ -74,7 +74,8 @@ def _imports(rules: Rules, operators: Mapping[str, str], folder: Path | None) ->
     modules: dict[str, list[str]] = defaultdict(list)
     for op, short in operators.items():
         module = rules.operators[op].module
-        path = module.library if _lone(module.name, module.library) else module.name
+        # a file may be a library of its own
+        path = module.library if module.name == f"{module.library}.{module.library}" else module.name
         place = Path(module.file.source.path).resolve()
         if folder is not None and place.parent == folder.resolve():
             path = f".{place.stem}"
@@ -88,15 +89,10 @@ def _imports(rules: Rules, operators: Mapping[str, str], folder: Path | None) ->
     return out
 
 
-def _lone(module: str, library: str) -> bool:
-    """Whether a file is a library of its own."""
-    return module == f"{library}.{library}"
-
-
 def changes_something(rules: Rules, rule: GeneralRule) -> bool:
     """Whether the sides are different programs where operators that are spelled out in others are."""
+    feeds = {term: input_value(f"x{term.index}", term.type.tensor) for term in inputs(rule.candidate.roots)}
     sides = (rule.candidate.sources, rule.candidate.targets)
-    feeds = {term: input_value(f"x{term.index}", term.type.tensor) for side in sides for term in inputs(side)}
     left, right = (spelled_out(rules, values(rules, side, feeds)) for side in sides)
     return left != right
 

@@ -71,7 +71,9 @@ def settled(below: Below, part: LevelPart) -> OpenTerms:
     kept = groups >= 0
     kept[-1 - own[kept & (own < 0)]] = True
     at = np.flatnonzero(kept)
-    places = np.where(groups[at] < 0, -1, _first_of(groups[at]))
+    # the first place of each one's group
+    _, firsts, group = np.unique(groups[at], return_index=True, return_inverse=True)
+    places = np.where(groups[at] < 0, -1, firsts[group])
     return OpenTerms(len(first), len(equations), members[at], _within(own[at], at), places)
 
 
@@ -99,12 +101,6 @@ def together(parts: Sequence[tuple[Array, OpenTerms]]) -> OpenTerms:
         start += len(part.at)
     classes, equations = sum(part.classes for _, part in parts), sum(part.equations for _, part in parts)
     return OpenTerms(classes, equations, places[order], np.concatenate(left)[order], np.concatenate(groups)[order])
-
-
-def _first_of(groups: Array) -> Array:
-    """The first place of each one's group."""
-    _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
-    return first[inverse]
 
 
 def _within(left: Array, members: Array) -> Array:

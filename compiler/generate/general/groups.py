@@ -55,11 +55,6 @@ def _parted(rules: Rules, op: str) -> set[tuple[int, int]]:
     return {place for places in found.values() if len(places) > 1 for place in places}
 
 
-def grouped_text(places: frozenset[Place], groups: str, term: Term, axis: int, dim: str) -> str:
-    """A dimension as it is written."""
-    return f"({groups}, {dim})" if (term, axis) in places else dim
-
-
 def grouped_cut(typed: Typed, places: frozenset[Place], groups: str, text: str) -> str:
     """The place of a cut as it is written: sizes that only stand for parts of groups are multiplied."""
     whole = {

@@ -140,16 +140,12 @@ def _by(sources: Sequence[Term], targets: Sequence[Term]) -> str:
 
 def _phrase(term: Term) -> str:
     inner = [arg for arg in term.args if arg.item is not None]
-    text = f"`{_op(term)}`"
-    if inner:
-        text += " of " + " and ".join(dict.fromkeys(_inner_phrase(arg, inner) for arg in inner))
-    return text
-
-
-def _inner_phrase(term: Term, all_of_them: Sequence[Term]) -> str:
-    n = sum(_words(other) == _words(term) for other in all_of_them)
-    phrase = _phrase(term)
-    return f"{_NUMBERS.get(n, str(n))} {phrase}" if n > 1 else phrase
+    counts = Counter(map(_words, inner))
+    parts = []
+    for arg in inner:
+        n = counts[_words(arg)]
+        parts.append(f"{_NUMBERS.get(n, str(n))} {_phrase(arg)}" if n > 1 else _phrase(arg))
+    return f"`{_op(term)}`" + (" of " + " and ".join(dict.fromkeys(parts)) if parts else "")
 
 
 def _sentence(words: str) -> str:

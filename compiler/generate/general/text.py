@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.generate.general.dimensions import Typed
-from dslc.generate.general.groups import GROUPS, Place, grouped_cut, grouped_text
+from dslc.generate.general.groups import GROUPS, Place, grouped_cut
 from dslc.generate.terms.term import Conjecture, Item, Term, attributes, inputs, show_attribute, subterms
 from dslc.ir.dtype import DType
 from dslc.semantics.library import Rules, rules_cache
@@ -174,7 +174,10 @@ def body(
     writer = Writer(rules, names, operators, attribute)
     types = []
     for term, name in names.items():
-        dims = [grouped_text(form.grouped, form.groups, term, at, dim) for at, dim in enumerate(typed.tensors[term])]
+        dims = [
+            f"({form.groups}, {dim})" if (term, at) in form.grouped else dim
+            for at, dim in enumerate(typed.tensors[term])
+        ]
         if dims and form.pack == "all":
             dims = ["*S"]
         elif dims and form.pack == "batch":

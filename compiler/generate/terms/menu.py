@@ -58,11 +58,9 @@ def items(rules: Rules, op: OperatorDef, play: InPlay) -> tuple[Item, ...]:
     """One operator's items; those that no tensor fits are among them."""
     cut = cut_attribute(rules, op)
     axis = next((attr.name for attr in op.attrs if attr.type.name == "axis"), None)
-    choices: list[list[tuple[Any, bool]]] = []
     named = [attr for attr in op.attrs if attr.name != cut]
-    for attr in named:
-        choices.append(_values(rules, op, attr, play))
-    sized = tuple(attr.name for attr in named if _is_sized(attr))
+    choices = [_values(rules, op, attr, play) for attr in named]
+    sized = tuple(attr.name for attr in named if attr.default is None and attr.type.name in {"int", "ints"})
     out: dict[Item, None] = {}
     for chosen in product(*choices):
         if sum(varied for _, varied in chosen) > 1:
@@ -78,19 +76,10 @@ def cut_attribute(rules: Rules, op: OperatorDef) -> str | None:
     if rules.traits_of(op.name).inverse is None or len(op.syntax.params) != 1:
         return None
     for attr in op.attrs:
-        dims = attr.type.dims
-        if (
-            dims is not None
-            and len(dims) == 1
-            and isinstance(dims[0], t.Int)
-            and dims[0].value == len(op.syntax.outputs)
-        ):
-            return attr.name
+        match attr.type.dims:
+            case (t.Int(value=count),) if count == len(op.syntax.outputs):
+                return attr.name
     return None
-
-
-def _is_sized(attr: t.Attr) -> bool:
-    return attr.default is None and attr.type.name in {"int", "ints"}
 
 
 def _values(rules: Rules, op: OperatorDef, attr: t.Attr, play: InPlay) -> list[tuple[Any, bool]]:
