@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import compress
 from math import prod
+from operator import not_
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluate import ELEMENTS, ItemStep, TupleChunk
+from dslc.generate.enumeration.evaluate import ELEMENTS, TupleChunk
 from dslc.generate.enumeration.pairs import TermsByOperators, disjoint, sharing, union
-from dslc.generate.enumeration.plan import MenuPlan, Planner, combined
+from dslc.generate.enumeration.plan import Planner, Steps, combined
 from dslc.generate.enumeration.space import INPUT, TermTable
 from dslc.interpret.domain import Array
 
@@ -21,8 +23,7 @@ CHUNK = 20_000  #: argument tuples in a chunk
 class Batch:
     """What a chunk applies: `args`, the terms of every argument; `kinds`, which combination of types each tuple has."""
 
-    steps: tuple[ItemStep, ...]
-    results: tuple[int, ...]
+    steps: Steps
     shapes: tuple[int, ...]
     args: tuple[Array, ...]
     kinds: Array
@@ -31,6 +32,10 @@ class Batch:
     @property
     def count(self) -> int:
         return len(self.args[0])
+
+    @property
+    def results(self) -> list[int]:
+        return [step.results for step in self.steps]
 
     @property
     def terms(self) -> int:
@@ -100,12 +105,9 @@ class Arguments:
     def _cuts(self, constant: bool) -> Iterator[Batch]:
         for shape, terms in self._lists[self._level - 1].items():
             for type in np.unique(self._table.type[terms]):
-                steps = self._planner.cuts(int(type))
-                if steps:
-                    mine = terms[self._table.type[terms] == type]
-                    plan = MenuPlan(tuple(step for step, _ in steps), frozenset(), tuple(n for _, n in steps))
-                    rows = _Rows((shape,), (mine,), self._table.ops[mine], self._level - 1)
-                    yield from self._emit(self._with(rows, constant), plan)
+                mine = terms[self._table.type[terms] == type]
+                rows = _Rows((shape,), (mine,), self._table.ops[mine], self._level - 1)
+                yield from self._emit(self._with(rows, constant), self._planner.cuts(int(type)))
 
     # ---- tuples ------------------------------------------------------------------------------------------------
 
@@ -148,29 +150,24 @@ class Arguments:
         if len(shapes) < count:
             kinds = {kind for lists in self._lists.values() for kind in lists}
             return any(self._wanted((*shapes, kind), count) for kind in kinds)
-        return bool(self._planner.plan(shapes, False, self._varied).steps) or (
-            self._level == 1 and bool(self._planner.plan(shapes, True, self._varied).steps)
+        return any(
+            self._planner.plan(shapes, inputs_only, self._varied)
+            for inputs_only in (False, True)[: 1 + (self._level == 1)]
         )
 
     # ---- batches -----------------------------------------------------------------------------------------------
 
-    def _emit(self, rows: _Rows, plan: MenuPlan) -> Iterator[Batch]:
-        if not plan.steps or not len(rows.args[0]):
-            return
-        mirrored = frozenset(
-            step for step in plan.mirrored if self._level > 1 or self._planner.declared_commutative(step.item)
-        )
-        if len(rows.args) == 2 and mirrored and not self._mirrors:
-            ordered = rows.args[0] <= rows.args[1]
-            yield from self._cut_up(_taken(rows, ordered), plan)
-            kept = [(s, n) for s, n in zip(plan.steps, plan.results, strict=True) if s not in mirrored]
-            rest = MenuPlan(tuple(s for s, _ in kept), frozenset(), tuple(n for _, n in kept))
-            yield from self._cut_up(_taken(rows, ~ordered), rest)
-        else:
-            yield from self._cut_up(rows, plan)
+    def _emit(self, rows: _Rows, steps: Steps) -> Iterator[Batch]:
+        if len(rows.args) == 2 and not self._mirrors:
+            once = [s.mirrored and (self._level > 1 or self._planner.declared_commutative(s.item)) for s in steps]
+            if any(once):
+                ordered = rows.args[0] <= rows.args[1]
+                yield from self._cut_up(_taken(rows, ordered), steps)
+                rows, steps = _taken(rows, ~ordered), tuple(compress(steps, map(not_, once)))
+        yield from self._cut_up(rows, steps)
 
-    def _cut_up(self, rows: _Rows, plan: MenuPlan) -> Iterator[Batch]:
-        if not plan.steps:
+    def _cut_up(self, rows: _Rows, steps: Steps) -> Iterator[Batch]:
+        if not steps:
             return
         shapes = self._planner.types.shapes
         largest = max(prod(int(str(size)) for size in shapes[kind].shape) for kind in rows.shapes)
@@ -178,7 +175,7 @@ class Arguments:
         for start in range(0, len(rows.args[0]), step):
             args = tuple(arg[start : start + step] for arg in rows.args)
             kinds, combinations = combined(self._table.type, list(args))
-            yield Batch(plan.steps, plan.results, rows.shapes, args, kinds, tuple(combinations))
+            yield Batch(steps, rows.shapes, args, kinds, tuple(combinations))
 
 
 def _taken(rows: _Rows, mask: Array) -> _Rows:

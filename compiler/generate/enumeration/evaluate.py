@@ -28,10 +28,15 @@ ELEMENTS = 1 << 22  #: elements of one intermediate of an evaluation
 
 @dataclass(frozen=True, slots=True)
 class ItemStep:
-    """A menu item as a chunk applies it: its number, and the sizes of the parts where it cuts."""
+    """A menu item as a chunk applies it: its number, and the sizes of the parts where it cuts.
+
+    `results`: the number of them; `mirrored`: the reversed arguments give the same, so that of both orders one is enough.
+    """
 
     item: int
     parts: tuple[int, int] | None = None
+    results: int = 1
+    mirrored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,7 +263,9 @@ class Enumerator:
             self.values.add(self.table, rows)
             self._know(level.hashes[wanted], rows, level.types[wanted])
             self.classes = np.concatenate([self.classes, self.known.find(level.hashes[wanted])])
-            self.lower = self.lower.plus(level.applications().keys(self.planner.commutative), self.cut_known.find(keys))
+            self.lower = self.lower.plus(
+                level.applications().keys(frozenset(self.planner.commutative)), self.cut_known.find(keys)
+            )
 
     def _below(self, size: int) -> Below:
         numbers = {item: k for k, item in enumerate((*self.family.items, *(item for item, _ in self.family.constants)))}
@@ -273,7 +275,9 @@ class Enumerator:
             if equation.right.args and (size <= self.constants or not any(leaf.is_constant for leaf in leaves)):
                 smaller.setdefault(equation.right.size, []).append(equation)
         rules = tuple(tuple(smaller.get(k, ())) for k in range(1, size))
-        return Below(self.table, self.lower, self.known, self.classes, rules, numbers, self.planner.commutative)
+        return Below(
+            self.table, self.lower, self.known, self.classes, rules, numbers, frozenset(self.planner.commutative)
+        )
 
     def _open(self, level: _LevelTerms) -> OpenTerms:
         """The terms that do not follow at one step from smaller equations: in parts where a level is large."""

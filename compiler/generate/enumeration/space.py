@@ -32,20 +32,18 @@ class TypeNumbers:
     _shapes: dict[tuple[TensorType, int], int] = field(default_factory=dict)
 
     def number(self, type: TermType, role: int) -> int:
-        found = self._types.get((type, role))
-        if found is None:
-            found = self._types[type, role] = len(self.types)
+        if (type, role) not in self._types:
+            self._types[type, role] = len(self.types)
             self.types.append(type)
             self.shape_of.append(self._shape(type.tensor, role))
-        return found
+        return self._types[type, role]
 
     def _shape(self, type: TensorType, role: int) -> int:
-        found = self._shapes.get((type, role))
-        if found is None:
-            found = self._shapes[type, role] = len(self.shapes)
+        if (type, role) not in self._shapes:
+            self._shapes[type, role] = len(self.shapes)
             self.shapes.append(type)
             self.roles.append(role)
-        return found
+        return self._shapes[type, role]
 
 
 @dataclass
