@@ -16,8 +16,7 @@ from dslc.analysis.poly import scalar_of
 from dslc.cuda.arguments import Axis, FoundCall, PlacedPattern, called
 from dslc.cuda.patterns import CallPattern
 from dslc.cuda.views import StridedView, address, inside, joined, slopes
-from dslc.derivation.equations import put, solved_linear, unknowns
-from dslc.derivation.finding import Along, Sought, Way
+from dslc.derivation.finding import Along, Sought, Way, put, solved_linear, unknowns
 from dslc.derivation.tables import TOTAL, Group, Window, around, leaves_in
 from dslc.ir.graph import Scope
 from dslc.ir.normal import form_of

@@ -15,9 +15,7 @@ from typing import Any
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.analysis.poly import scalar_of
-from dslc.derivation.cropped import cropped, enlarged, margins_of
-from dslc.derivation.equations import integer, put, solved_least, solved_linear, unknowns
-from dslc.derivation.finding import Along, Moved, Sought, Way
+from dslc.derivation.finding import Along, Moved, Sought, Way, integer, put, solved_least, solved_linear, unknowns
 from dslc.derivation.pieces import Box, Operands, Ranges, ScopeView, Unfit, inside, product_of
 from dslc.derivation.tables import TOTAL, Group, OperatorPattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
@@ -427,3 +425,49 @@ def _words(group: Group) -> str:
     operands, result = group
     parts = [*(f"operand {k}" for k in sorted(operands)), *(["the result"] if result else [])]
     return " + ".join(parts) or "nowhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """Positions before and behind those of the result along one of its iterators."""
+
+    before: int
+    behind: int
+
+
+def enlarged(view: ScopeView, margins: Mapping[Iter, Margin]) -> ScopeView:
+    """A view that begins so many positions earlier along some iterators, and ends later; positions are counted from its first ones."""
+    moved: dict[Iter, Scalar] = {it: apply("-", it, num(margin.before)) for it, margin in margins.items()}
+    extents = [
+        apply("+", extent, num(margins[it].before + margins[it].behind)) if it in margins else extent
+        for it, extent in zip(view.iters, view.box.extents, strict=True)
+    ]
+    return replace(view, box=Box(view.box.low, tuple(extents)), body=substitute(view.body, moved))
+
+
+def cropped(made: Value, view: ScopeView, margins: Mapping[Iter, Margin], operands: Operands) -> Value:
+    """What was computed of an enlarged view, at the positions of the view itself."""
+    at = tuple(apply("+", it, num(margins[it].before)) if it in margins else it for it in view.iters)
+    return operands.scope(view.iters, view.box, read(operands.number(made), at), view.dtype)
+
+
+def margins_of(
+    reaches: Sequence[tuple[Sequence[tuple[Iter, int]], int, int, int]], view: ScopeView
+) -> Mapping[Iter, Margin] | None:
+    """The margins that keep windows inside of their data; None where there are none to keep, or no single iterator moves a window.
+
+    Args:
+        reaches: of each window what moves it, and by how much; its least and its greatest position, and how many there are.
+    """
+    found: dict[Iter, Margin] = {}
+    for terms, low, high, count in reaches:
+        before, behind = max(0, -low), max(0, high - count + 1)
+        if not before and not behind:
+            continue
+        along = [(it, slope) for it, slope in terms if it in view.iters]
+        if len(along) != 1 or along[0][1] < 1 or along[0][0] in found:
+            return None
+        ((it, slope),) = along
+        found[it] = Margin(-(-before // slope), -(-behind // slope))
+    known = dict(zip(view.iters, view.box.extents, strict=True))
+    return found if found and all(isinstance(known[it], Num) for it in found) else None

@@ -10,7 +10,7 @@ from math import prod
 
 from dslc.analysis.counts import known_flops
 from dslc.analysis.poly import scalar_of
-from dslc.derivation.equations import put, solved_linear
+from dslc.derivation.finding import put, solved_linear
 from dslc.derivation.pieces import Operands, ScopeView, Views, view_of
 from dslc.derivation.solving import Matching, Miss, Missed, Shaped, forward, is_found, nearer
 from dslc.derivation.tables import OperatorPattern, around, patterns_of

@@ -20,8 +20,7 @@ from dslc.errors import error
 from dslc.generate.enumeration.ahead import Enumerated, Told, all_enumerated
 from dslc.generate.general.dimensions import Ungeneral
 from dslc.generate.general.join import along_axes, joined, taken_apart
-from dslc.generate.general.rules import GeneralRule, generalise, names_in, narrowed, rule_text
-from dslc.generate.general.tries import Tries
+from dslc.generate.general.rules import GeneralRule, Tries, generalise, names_in, narrowed, rule_text
 from dslc.generate.proofs import Proofs
 from dslc.generate.pruning.classes import Classes, family_inputs
 from dslc.generate.pruning.derivable import KnownRules, derivable_pairs

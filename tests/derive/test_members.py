@@ -6,9 +6,8 @@ import pytest
 
 from dslc.derivation.calls import read_call
 from dslc.derivation.kinds import kinds
-from dslc.derivation.members import choices, members_of, ranks
 from dslc.derivation.programs import PricedProgram, unlike
-from dslc.derivation.search import DerivationLimits, DerivationSearch
+from dslc.derivation.search import DerivationLimits, DerivationSearch, choices, members_of, ranks
 from dslc.derivation.steps import Steps
 from dslc.ir.graph import Graph, Value
 from dslc.ir.text import program_text

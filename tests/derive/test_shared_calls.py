@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslc.derivation.calls import read_call
-from dslc.derivation.merging import merged
+from dslc.derivation.layouts import merged
 from dslc.derivation.programs import unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.ir.graph import Call, Value, topological

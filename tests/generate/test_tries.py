@@ -8,8 +8,7 @@ from handmade import IMAGE, KERNEL, add, matmul, matrices, op, taso
 from dslc.generate.enumeration import settle
 from dslc.generate.enumeration.levels import Enumerator
 from dslc.generate.enumeration.rewriting import KeyIndex
-from dslc.generate.general.rules import GeneralRule, definition, generalise, less_general
-from dslc.generate.general.tries import Tries
+from dslc.generate.general.rules import GeneralRule, Tries, definition, generalise, less_general
 from dslc.generate.pruning.classes import Classes
 from dslc.generate.pruning.derivable import KnownRules, derivable_pairs
 from dslc.generate.terms.inputs import InputSizes, families

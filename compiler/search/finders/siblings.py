@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 
 from dslc.deadline import TimeUp
-from dslc.derivation.merging import merged
+from dslc.derivation.layouts import merged
 from dslc.derivation.programs import PricedProgram
 from dslc.derivation.steps import Steps
 from dslc.fuse.groups import Neighbours
