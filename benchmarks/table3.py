@@ -19,10 +19,10 @@ from collections.abc import Iterable
 from functools import partial
 
 from benchmarks.counted_graphs import count_graphs
-from dslc.generate.general.dimensions import Ungeneral
+from dslc.generate.general.dimensions import NotGeneral
 from dslc.generate.general.rules import GeneralRule, generalise, less_general, narrowed
 from dslc.generate.proofs import Proofs
-from dslc.generate.pruning.renamed import PrimeValues, Pruned, key, reduced, without_renamed
+from dslc.generate.pruning.generality import PrimeValues, PruningResult, key, reduced, without_renamed
 from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import Build, Conjecture, Term, inputs, subterms
 from dslc.generate.terms.trees import outputs
@@ -33,12 +33,12 @@ TABLE_1 = "ewadd ewmul smul transpose matmul conv enlarge relu pool_avg pool_max
 PAPER = {"initial": 28744, "input tensor renaming": 17346, "common subgraph": 743}
 
 
-def without_common(candidates: Iterable[Conjecture], values: PrimeValues, build: Build) -> Pruned:
+def without_common(candidates: Iterable[Conjecture], values: PrimeValues, build: Build) -> PruningResult:
     """Without candidates that have a common subgraph and are instances of a more general one that holds (Figures 4b and 4c).
 
     The more general ones are kept in their place, once each.
     """
-    out = Pruned()
+    out = PruningResult()
     seen: dict[tuple[Term, ...], Conjecture] = {}
     for candidate in candidates:
         found = reduced(candidate, values, build)
@@ -74,7 +74,7 @@ def proved(rules: Rules, candidates: list[Conjecture], number: int, workers: int
             continue
         try:
             todo.append(generalise(rules, candidate))
-        except Ungeneral:
+        except NotGeneral:
             todo += _narrower(rules, candidate, out)
     tried = set()
     with Proofs(rules, workers) as proofs:
@@ -99,7 +99,7 @@ def proved(rules: Rules, candidates: list[Conjecture], number: int, workers: int
 def _narrower(rules: Rules, candidate: Conjecture, out: Counter[str]) -> list[GeneralRule]:
     try:
         return [narrowed(rules, candidate)]
-    except Ungeneral:
+    except NotGeneral:
         out["of these sizes only"] += 1
         return []
 

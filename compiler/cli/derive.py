@@ -19,7 +19,7 @@ from dslc.semantics.targets import RUNNING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dslc.derivation.calls import Called
+    from dslc.derivation.calls import CallProgram
     from dslc.derivation.programs import PricedProgram
     from dslc.ir.dtype import TensorType
     from dslc.ir.graph import Graph
@@ -227,7 +227,7 @@ def derivations_of(
     from math import inf
 
     from dslc.derivation.kinds import kinds
-    from dslc.derivation.lowered import unlowered
+    from dslc.derivation.lowerings import unlowered
     from dslc.derivation.programs import unlike
     from dslc.derivation.search import DerivationLimits, DerivationSearch
     from dslc.derivation.targets import targets_of
@@ -294,7 +294,7 @@ def derivations_of(
     )  # fmt: skip
 
 
-def _measured(rules: Rules, graph: Graph, called: Called) -> float | None:
+def _measured(rules: Rules, graph: Graph, called: CallProgram) -> float | None:
     """Milliseconds of a program on this machine; None where its sizes are unknown or it does not run."""
     from dslc.cli.derive_model import milliseconds, model_of
     from dslc.errors import DslcError
@@ -307,7 +307,7 @@ def _measured(rules: Rules, graph: Graph, called: Called) -> float | None:
         return None
 
 
-def _write(rules: Rules, called: Called, graphs: Sequence[Graph], program: int, output: Path) -> None:
+def _write(rules: Rules, called: CallProgram, graphs: Sequence[Graph], program: int, output: Path) -> None:
     from dslc.cli.derive_model import model_of
     from dslc.errors import error
     from dslc.onnx.save import save
@@ -331,7 +331,7 @@ def _mistakes(rules: Rules, libraries: Sequence[str]) -> list[str]:
 def called_as(
     rules: Rules, call: str, node: str | None, binds: Mapping[str, int], known: Mapping[str, TensorType] | None = None,
     several: bool = False,
-) -> Called:  # fmt: skip
+) -> CallProgram:  # fmt: skip
     """A call as it is written, an operator of a file (`FILE.rules::NAME`), or a node of a model.
 
     `known`, `several`: as for `read_call`.
@@ -358,7 +358,7 @@ def called_as(
     raise error("E0909", f"{call} has no node that is named `{node}`", hint="the name of a node, or of its result")
 
 
-def _in_bounds(rules: Rules, called: Called, operator: str, call: str) -> None:
+def _in_bounds(rules: Rules, called: CallProgram, operator: str, call: str) -> None:
     """Raises DslcError where an operator of the user's file may read outside its tensors, or one has more iterators than are taken."""
     from dslc.derivation.steps import ITERATORS as STEPS_ITERATORS
     from dslc.errors import DslcError, SourceText, Span, error
@@ -393,7 +393,7 @@ def targeted(
     Raises:
         DslcError: E0909 for a name of none, and for a lowering that has no table.
     """
-    from dslc.derivation.lowered import lowerings_on, with_lowerings
+    from dslc.derivation.lowerings import lowerings_on, with_lowerings
     from dslc.errors import error
     from dslc.semantics.library import load_many
 
@@ -420,7 +420,7 @@ def targeted(
     return rules, tuple(dict.fromkeys(wanted)), lowered
 
 
-def _is_other(program: PricedProgram, called: Called) -> bool:
+def _is_other(program: PricedProgram, called: CallProgram) -> bool:
     """Whether a program is another one than the call itself."""
     return not {(made.op, made.attrs, made.args) for made in program.calls} <= {
         (own.op, own.attrs, own.args) for own in called.calls
@@ -428,7 +428,7 @@ def _is_other(program: PricedProgram, called: Called) -> bool:
 
 
 def _program(
-    rules: Rules, program: PricedProgram, called: Called, graph: Graph, proved: bool, spent: float | None
+    rules: Rules, program: PricedProgram, called: CallProgram, graph: Graph, proved: bool, spent: float | None
 ) -> DerivedProgram:
     from dslc.ir.text import program_text
     from dslc.reporting.programs import picture_of

@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dslc.derivation.calls import Called
+    from dslc.derivation.calls import CallProgram
     from dslc.ir.graph import Value
     from dslc.mutate.correct import Corrected
     from dslc.semantics.library import Rules
@@ -179,7 +179,7 @@ def mutants_of(
 
 
 def _candidates(
-    rules: Rules, called: Called, depth: int, limit: float, seconds: float
+    rules: Rules, called: CallProgram, depth: int, limit: float, seconds: float
 ) -> Iterator[tuple[Value, float | None, Value | None, bool]]:
     """Mutants, the limits and corrections that their rules state, and whether the search for them was complete."""
     from dslc.errors import error
@@ -218,7 +218,7 @@ def _candidates(
 
 
 def _row(
-    rules: Rules, called: Called, value: Value, limit: float, own: Value | None, price: Callable[[Value], float]
+    rules: Rules, called: CallProgram, value: Value, limit: float, own: Value | None, price: Callable[[Value], float]
 ) -> FoundMutant:
     from dslc.ir.graph import Call, Graph, topological
     from dslc.ir.text import program_text

@@ -8,7 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from dslc.derivation.search import DerivationSearch
-    from dslc.derivation.solving import Missed
+    from dslc.derivation.solver import Miss
     from dslc.ir.graph import Scope
     from dslc.semantics.library import Rules
 
@@ -27,7 +27,7 @@ def tell(
     from dslc.cli.options import binding
     from dslc.deadline import Deadline
     from dslc.derivation.search import DerivationLimits, DerivationSearch
-    from dslc.derivation.solving import Miss, Missed
+    from dslc.derivation.solver import Miss, MissReason
     from dslc.derivation.tables import patterns_of
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
@@ -41,7 +41,7 @@ def tell(
         short = name.rpartition(".")[2]
         patterns = patterns_of(rules, name)
         if not patterns:
-            click.echo(f"{short}: {Missed(Miss.NO_TABLE)}")
+            click.echo(f"{short}: {Miss(MissReason.NO_TABLE)}")
             continue
         limits = DerivationLimits(max_depth=depth, until=Deadline.after(budget))
         search = DerivationSearch(rules, list(rules.derivations.values()), limits, (name,))
@@ -61,14 +61,14 @@ def tell(
             click.echo(f"  of {derived.states} expressions this came nearest{cut}: {scope}")
 
 
-def _nearest(rules: Rules, search: DerivationSearch, name: str) -> tuple[Missed, Scope | None]:
+def _nearest(rules: Rules, search: DerivationSearch, name: str) -> tuple[Miss, Scope | None]:
     """Why an expression that was looked at is no call of an operator, and its scope: of all the one that came furthest."""
-    from dslc.derivation.solving import Miss, Missed, nearer
+    from dslc.derivation.solver import Miss, MissReason, nearer
     from dslc.derivation.targets import missed
     from dslc.ir.graph import ScopeNode, topological
     from dslc.ir.scalar import Reduce, walk
 
-    found: Missed | None = None
+    found: Miss | None = None
     scope: Scope | None = None
     sums = [
         node for state in search.seen[: ASKED] for node in topological([state.node])
@@ -78,10 +78,10 @@ def _nearest(rules: Rules, search: DerivationSearch, name: str) -> tuple[Missed,
         node for state in search.seen[:ASKED] for node in topological([state.node]) if isinstance(node, ScopeNode)
     ]
     for node in dict.fromkeys(scopes):
-        why = missed(rules, node.values[0], name) or Missed(Miss.INTENSITY)
+        why = missed(rules, node.values[0], name) or Miss(MissReason.INTENSITY)
         if found is None or nearer(found, why) is not found:
             found, scope = why, node.scope
-    return found or Missed(Miss.NO_PRODUCT), scope
+    return found or Miss(MissReason.NO_PRODUCT), scope
 
 
 ASKED = 200  #: expressions that are asked why they are no call

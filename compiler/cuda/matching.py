@@ -16,7 +16,7 @@ from dslc.analysis.poly import scalar_of
 from dslc.cuda.arguments import Axis, FoundCall, PlacedPattern, called
 from dslc.cuda.patterns import CallPattern
 from dslc.cuda.views import StridedView, address, inside, joined, slopes
-from dslc.derivation.finding import Along, Sought, Way, put, solved_linear, unknowns
+from dslc.derivation.assignments import Along, Assignment, WindowSearch, put, solved_linear, unknowns
 from dslc.derivation.tables import TOTAL, Group, Window, around, leaves_in
 from dslc.ir.graph import Scope
 from dslc.ir.normal import form_of
@@ -108,7 +108,7 @@ def found(pattern: CallPattern, target: Summed, ways: Sequence[Leaves] | None = 
         groups: dict[Iter, Group] = {
             it: (frozenset(k for k in factors if it in reads[k].free), it in target.written) for it in target.extents
         }
-        for way in Sought(table, reads, groups, Along.EXACT, factors).ways():
+        for way in WindowSearch(table, reads, groups, Along.EXACT, factors).ways():
             axes = _Axes(pattern, target, reads, way)
             coefficients = _coefficients(pattern, way) if axes.placed() else None
             if coefficients is not None:
@@ -136,7 +136,7 @@ def _fewest(placed: PlacedPattern) -> FoundCall | None:
     return None
 
 
-def _coefficients(pattern: CallPattern, way: Way) -> dict[str, int | tuple[int, ...]] | None:
+def _coefficients(pattern: CallPattern, way: Assignment) -> dict[str, int | tuple[int, ...]] | None:
     """What the coefficients of windows are; None where the first position of a window is none of the pattern's."""
     table, known = pattern.table, dict(way.known)
     constants = []
@@ -159,7 +159,7 @@ def _parts(value: object) -> tuple[object, ...]:
 class _Axes:
     """The axes of a pattern's indices, for one choice of what stands for its reads and of what moves along their dimensions."""
 
-    def __init__(self, pattern: CallPattern, target: Summed, reads: Mapping[int, Read], way: Way) -> None:
+    def __init__(self, pattern: CallPattern, target: Summed, reads: Mapping[int, Read], way: Assignment) -> None:
         self.pattern, self.target, self.reads, self.way = pattern, target, reads, way
         self.output, self.factors = pattern.output.tensor, [pattern.readings[k].tensor for k in pattern.factors]
         self.plain = [name for name in pattern.iters if name not in pattern.windows]

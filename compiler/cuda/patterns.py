@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dslc.derivation.lowered import operator_of
+from dslc.derivation.lowerings import operator_of
 from dslc.derivation.tables import OperatorPattern as Table
 from dslc.derivation.tables import Window, tables_of, unknowns_in
 from dslc.ir.scalar import Iter, Num, Sym

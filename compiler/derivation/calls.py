@@ -24,7 +24,7 @@ _CALLED = re.compile(r"[a-z]\w*\s*\(")
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallProgram:
     """A call as a program over holes, and the names that its tensors have in the text."""
 
     graph: Graph
@@ -40,7 +40,9 @@ class Called:
         return self.graph.outputs[0]
 
 
-def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = None, several: bool = False) -> Called:
+def read_call(
+    rules: Rules, text: str, known: Mapping[str, TensorType] | None = None, several: bool = False
+) -> CallProgram:
     """Nested calls of operators of the libraries; a tensor is typed where it first occurs.
 
     Args:
@@ -107,7 +109,7 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
         raise DslcError([_of_call(one, source, parts) for one in problem.diagnostics][:1]) from None
     if len(graph.outputs) != 1 and not several:
         raise error("E0911", "an expression of one result is derived", Span(source, 0, len(text)))
-    return Called(graph, tuple(typed))
+    return CallProgram(graph, tuple(typed))
 
 
 def _plain(source: SourceText) -> None:
@@ -156,7 +158,7 @@ def _own_names(typed: Mapping[str, str]) -> dict[str, str]:
 
 
 def _results(rules: Rules, text: str) -> int:
-    """How many results the outermost operator of a call declares."""
+    """The number of results that the outermost operator of a call declares."""
     name = text.partition("(")[0].strip()
     found = rules.operators.get(name) or rules.operators.get(f"std.{name}")
     others = [op for op in rules.operators.values() if op.short == name]
@@ -192,7 +194,7 @@ def _moved(span: Span | None, source: SourceText, parts: Sequence[tuple[int, int
     return None
 
 
-def call_of(rules: Rules, name: str, sizes: Mapping[str, int]) -> Called:
+def call_of(rules: Rules, name: str, sizes: Mapping[str, int]) -> CallProgram:
     """An operator on tensors of the types that it declares, its attributes at their defaults.
 
     Args:
@@ -229,10 +231,10 @@ def call_of(rules: Rules, name: str, sizes: Mapping[str, int]) -> Called:
         raise error("E0911", f"`{op.short}` cannot be applied at these sizes: {problem}", op.syntax.span) from None
     if len(outputs) != 1:
         raise error("E0911", "an expression of one result is derived", op.syntax.span)
-    return Called(Graph(holes, outputs), tuple(param.name for param in params))
+    return CallProgram(Graph(holes, outputs), tuple(param.name for param in params))
 
 
-def region_of(value: Value, leaves: Sequence[Value], names: Mapping[Value, str]) -> Called:
+def region_of(value: Value, leaves: Sequence[Value], names: Mapping[Value, str]) -> CallProgram:
     """A value of a graph as a call over what it is computed of; `names` are those of the leaves, where they have any."""
     graph, order = abstracted((value,), leaves)
-    return Called(graph, tuple(names.get(leaf) or f"h{k}" for k, leaf in enumerate(order)))
+    return CallProgram(graph, tuple(names.get(leaf) or f"h{k}" for k, leaf in enumerate(order)))

@@ -1,4 +1,4 @@
-"""Which of many programs are shown: of every kind one before a second of any.
+"""The order in which programs are shown: of every kind one before a second of any.
 
 A kind is what a program's operators do with the windows and the sums of the given expression, and not how large or in which layout:
 an operator, whether it has a window as large as the given one, a smaller one or none, whether a batch stands for what was summed,
@@ -175,7 +175,7 @@ def _windows(own: tuple[int, ...], given: tuple[int, ...]) -> str:
 
 
 def _forms(rules: Rules, call: Call) -> list[_Form]:
-    """What an operator adds, by its table; else by its expression, where it may be of several products."""
+    """The sums of an operator, by its table; else by its expression, which may be of several products."""
     found = sizes_in(rules, call)
     if found is not None:
         return [_of_pattern(*found)] if found[0].kind is not None else []
@@ -220,7 +220,7 @@ def _of_scope(node: ScopeNode, total: Reduce) -> _Form:
 
 
 def _slides(it: Iter, size: int, at: Scalar) -> bool:
-    """Whether an iterator moves along a dimension with others, and is not the inner one of a merged dimension."""
+    """Return whether an iterator moves along a dimension with others, and is not the inner one of a merged dimension."""
     others = at.free - {it}
     inner = coefficient_of(at, it) == 1 and any(coefficient_of(at, other) == size for other in others)
     return it in at.free and bool(others) and not inner

@@ -22,7 +22,7 @@ from dslc.semantics.library import Rules
 
 def carried(value: Value) -> Value:
     """An expression in which what was computed and then brought into another layout is computed in that one, as far as that is one."""
-    carrying = _Carrying()
+    carrying = _LayoutChanges()
 
     def moved(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
         values = with_args(node, args)
@@ -32,7 +32,7 @@ def carried(value: Value) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
-class _Carrying:
+class _LayoutChanges:
     """One expression: what was brought into which layout, each once."""
 
     known: dict[tuple[Value, tuple[Scalar, ...], tuple[Scalar, ...], tuple[int, ...] | None], Value] = field(
@@ -40,7 +40,7 @@ class _Carrying:
     )
 
     def in_layout(self, value: Value) -> Value:
-        """What a scope looks up of a computed one, computed there; the scope itself where it is no change of layout of one."""
+        """A computed scope in the layout in which another one looks it up; that one itself where it is no change of layout."""
         node = value.node
         if not isinstance(node, ScopeNode) or node.constant:
             return value
@@ -100,7 +100,7 @@ class _Carrying:
 
 
 def _is_computed(value: Value) -> bool:
-    """Whether a value is more than a lookup of another one."""
+    """Return whether a value is more than a lookup of another one."""
     node = value.node
     return (
         isinstance(node, ScopeNode)
@@ -159,7 +159,7 @@ def _as_one(rules: Rules, a: Call, b: Call, k: int) -> Iterator[tuple[Value, Val
 
 
 def _adds_up(sizes: list[tuple[int | Scalar, ...]], along: int) -> bool:
-    """Whether two shapes side by side along a dimension have the third one."""
+    """Return whether two shapes side by side along a dimension have the third one."""
     if len({len(each) for each in sizes}) != 1 or len({each[:along] + each[along + 1 :] for each in sizes}) != 1:
         return False
     one, other, whole = (each[along] for each in sizes)

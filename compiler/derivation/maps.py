@@ -122,7 +122,7 @@ def _affine(index: Scalar, divided: Sequence[Apply]) -> list[Scalar]:
 
 
 def _overlaps(index: Scalar, own: Sequence[Iter], iters: Iters, box: Box) -> bool:
-    """Whether some positions of an index are read at more than once, as those of strided windows are that overlap."""
+    """Return whether some positions of an index are read at more than once, as those of strided windows are that overlap."""
     sizes = [box.extents[iters.index(it)] for it in own]
     try:
         (extent,) = image(iters, (index,), box).extents

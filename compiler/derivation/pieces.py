@@ -1,4 +1,4 @@
-"""What the unknowns of a derivation stand for: vectors of iterators, boxes, terms, index maps and tensors.
+"""Values of the unknowns of a derivation: vectors of iterators, boxes, terms, index maps and tensors.
 
 Everything lives in one application of a rule: iterators have names of their own there (`~7`), and reads have the numbers of the
 application's operands, so that pieces of several scopes can stand side by side and be put together anew.
@@ -42,7 +42,7 @@ class Box:
         return Box((num(0),) * len(extents), tuple(as_scalar(extent) for extent in extents))
 
     def within(self, other: Box) -> bool:
-        """Whether it is known to lie within another one."""
+        """Return whether it is known to lie within another one."""
         return len(self.low) == len(other.low) and all(
             _at_least(a, b) and _at_least(apply("+", b, n), apply("+", a, m))
             for a, m, b, n in zip(self.low, self.extents, other.low, other.extents, strict=True)
@@ -68,7 +68,7 @@ class Box:
 
 
 def _at_least(value: Scalar, least: Scalar) -> bool:
-    """Whether `value >= least` is known, sizes being at least 1."""
+    """Return whether `value >= least` is known, sizes being at least 1."""
     difference = apply("-", value, least)
     if isinstance(difference, Num):
         return bool(difference.value >= 0)
@@ -152,7 +152,7 @@ class UnknownTerm:
 
 
 def is_part(value: Scalar) -> bool:
-    """Whether a position is a part of one, as the way back from a strided one is: `(z - r) / 2`."""
+    """Return whether a position is a part of one, as the way back from a strided one is: `(z - r) / 2`."""
     return not value.integral and any(
         isinstance(part, Num) and isinstance(part.value, Fraction) for part in walk(value)
     )
@@ -264,6 +264,7 @@ def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Rang
 
 
 def product_of(sizes: Iterable[Scalar]) -> Scalar:
+    """The product of some sizes."""
     whole: Scalar = num(1)
     for size in sizes:
         whole = apply("*", whole, size)

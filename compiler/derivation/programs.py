@@ -68,6 +68,7 @@ def estimated(rules: Rules, at: At = _as_it_is) -> Price:
 
 
 def elements(value: Value, at: At = _as_it_is) -> int:
+    """The number of elements of a value; an unknown size counts as 128."""
     return prod(at(size) if isinstance(size, int) else 128 for size in value.type.shape)
 
 
@@ -87,7 +88,7 @@ def _operations(body: Scalar, at: At = _as_it_is) -> float:
 
 
 def operations(value: Value) -> float:
-    """What the scopes of an expression compute."""
+    """The number of operations of the scopes of an expression."""
     return sum(_operations(node.scope.body) * elements(node.values[0]) for node in scopes_of(value))
 
 
@@ -105,7 +106,7 @@ def intensity(node: ScopeNode) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What the operators of a program are, and how large: numbers of attributes, elements of the result, what is added for each.
+    """The operators of a program and their sizes: numbers of attributes, elements of the result, terms that are added for each.
 
     `dimensions`: of all operands.
     """
@@ -116,7 +117,7 @@ class _Size:
     dimensions: int
 
     def within(self, other: _Size) -> bool:
-        """Whether another program has the same operators, all of them as large at least, and equal ones not in fewer dimensions."""
+        """Return whether another program has the same operators, all as large at least, and equal ones not in fewer dimensions."""
         if (self.operators, self.sums) != (other.operators, other.sums) or [*map(len, self.numbers)] != [
             *map(len, other.numbers)
         ]:

@@ -80,7 +80,7 @@ def _divided(body: Scalar) -> Iterator[Apply]:
 
 
 def _only_in(whole: Apply, it: Iter, body: Scalar) -> bool:
-    """Whether an expression knows an iterator by a quotient (or remainder) alone, in which it moves by one."""
+    """Return whether an expression knows an iterator by a quotient (or remainder) alone, in which it moves by one."""
     if coefficient_of(whole.args[0], it) not in {1, -1}:
         return False
     return it not in rebuild(body, lambda node: num(0) if node is whole else None).free

@@ -22,7 +22,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.derivation.layouts import carried
 from dslc.derivation.pieces import Operands, Views, scopes_of, view_of
 from dslc.derivation.programs import Price, PricedProgram, estimated, intensity, operations, unlike
-from dslc.derivation.solving import Miss, Missed, Shaped, nearer, shaped
+from dslc.derivation.solver import Miss, MissReason, Shaped, nearer, shaped
 from dslc.derivation.steps import DerivationStep, Steps
 from dslc.derivation.targets import instances, missed, products_of
 from dslc.ir.graph import Call, Graph, ScopeNode, Value, replace, topological
@@ -49,7 +49,7 @@ class Member:
     args: tuple[Value, ...]
 
     def over(self, made: Value) -> Value:
-        """What was derived of it over holes, in its place."""
+        """A derived form over holes, in its place."""
         return instantiated(Graph(self.alone.inputs, (made,)), self.args)[0]
 
 
@@ -70,7 +70,7 @@ def members_of(whole: Value) -> tuple[Member, ...]:
 
 
 def is_product(node: ScopeNode) -> bool:
-    """Whether a scope adds something that is read at two places at least."""
+    """Return whether a scope adds something that is read at two places at least."""
     return node.scope.body.binds and sum(1 for _ in each_of(Read, node.scope.body)) > 1
 
 
@@ -120,7 +120,7 @@ CHEAPER = 0.95  #: part of the best price so far below which a program is a find
 
 @dataclass(frozen=True)
 class DerivationLimits:
-    """How far the search goes."""
+    """Limits of the search."""
 
     max_depth: int = 7
     #: states of a layer that are taken further
@@ -143,7 +143,7 @@ LIMITS = DerivationLimits()
 
 @dataclass(frozen=True, slots=True)
 class ProgramsFound:
-    """What was found, the cheapest first."""
+    """The programs of a search, the cheapest first."""
 
     programs: tuple[PricedProgram, ...]
     states: int
@@ -154,7 +154,7 @@ class ProgramsFound:
 
 
 def distance(value: Value, views: Views | None = None) -> int:
-    """What stands between an expression and the tables of products: indexes of several iterators, guards, divisions."""
+    """The distance of an expression from the tables of products: indexes of several iterators, guards, divisions."""
     total = 0
     for node in scopes_of(value):
         if node.scope.body.binds:
@@ -176,8 +176,10 @@ def _sums(value: Value) -> Iterator[tuple[frozenset[Iter], Read]]:
 
 
 def sides(value: Value) -> tuple[tuple[object, ...], ...]:
-    """For the tensors that sums read the indexes of several iterators, whatever the names and the order of these are: for each iterator
-    whether it is summed, and its coefficient."""
+    """For the tensors that sums read the indexes of several iterators, whatever the names and the order of these are.
+
+    Each iterator is given by its coefficient, and True where it is summed.
+    """
     found = []
     for sums, each in _sums(value):
         along = [tuple(sorted((it in sums, coefficient_of(at, it) or 0) for it in at.free)) for at in each.index]
@@ -186,8 +188,10 @@ def sides(value: Value) -> tuple[tuple[object, ...], ...]:
 
 
 def turned(value: Value) -> int:
-    """The distance of the windows of sums from the last dimensions, whose elements are neighbours in memory: sums along rows keep them
-    together, sums along columns have to turn them."""
+    """The distance of the windows of sums from the last dimensions, whose elements are neighbours in memory.
+
+    Sums along rows keep them together, sums along columns have to turn them.
+    """
     return sum(
         len(each.index) - 1 - k
         for sums, each in _sums(value)
@@ -292,7 +296,7 @@ class DerivationSearch:
         return complete
 
     def _enough(self) -> bool:
-        """Whether as many expressions were looked at as the limits allow."""
+        """Return whether as many expressions were looked at as the limits allow."""
         limits = self.limits
         return len(self.paths) >= min(limits.max_states, max(limits.patient, limits.patience * self._led))
 
@@ -358,7 +362,7 @@ class DerivationSearch:
                 return
 
     def ordered(self) -> tuple[PricedProgram, ...]:
-        """What was found by now, the cheapest first."""
+        """The programs found by now, the cheapest first."""
         order = sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps)))
         return tuple({each.value: each for each in reversed(order)}.values())[::-1]
 
@@ -370,19 +374,19 @@ class DerivationSearch:
         }
         return [(state, self.paths[state]) for state in sorted(order, key=order.__getitem__)]
 
-    def missed(self, target: str) -> Missed:
-        """Why no expression that was looked at is an operator, by the one that came nearest to it."""
-        found: Missed | None = None
+    def missed(self, target: str) -> Miss:
+        """The reason why no explored expression is an operator, by the one that came nearest to it."""
+        found: Miss | None = None
         for state in self.seen[:ASKED]:
             for node in scopes_of(state):
                 why = missed(self.rules, node.values[0], target)
                 if why is None:
-                    return Missed(Miss.INTENSITY)
+                    return Miss(MissReason.INTENSITY)
                 found = nearer(found, why)
-        return found or Missed(Miss.NO_TABLE)
+        return found or Miss(MissReason.NO_TABLE)
 
     def _kept(self, fresh: list[Value], best: Mapping[Value, float], beam: int) -> list[Value]:
-        """Those that are taken further, the most promising first: for the rules that led there, for their price, for their distance."""
+        """The beam: expressions that are taken further, the most promising by their rules, price and distance first."""
         paths = self.paths
         if not self.limits.guided:
             return fresh[:beam]

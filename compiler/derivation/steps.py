@@ -9,9 +9,9 @@ from itertools import combinations, islice, permutations
 from dslc.analysis.narrowing import sum_ranges
 from dslc.analysis.numeric import in_bounds
 from dslc.deadline import FOREVER, Deadline
-from dslc.derivation.building import Right
-from dslc.derivation.matching import Left
+from dslc.derivation.left_sides import LeftSide
 from dslc.derivation.pieces import Operands, Ranges, Unfit, Views, reduced, without_others
+from dslc.derivation.right_sides import RightSide
 from dslc.derivation.tables import TOTAL, around
 from dslc.derivation.unknowns import Unknowns, may_apply
 from dslc.ir.constants import number_of
@@ -67,13 +67,13 @@ def rewritten(
     if isinstance(values[0].node, ScopeNode) and not may_apply(rule, values[0].node.scope.body):
         return
     count, unknowns = 0, Unknowns(rule, operands)
-    for match in Left(rule, left, operands).match(values):
+    for match in LeftSide(rule, left, operands).match(values):
         for found in unknowns.every(match):
             count += 1
             if count > INSTANCES:
                 return
             try:
-                results = Right(rule, found, operands, values[0].type.dtype).build(right)
+                results = RightSide(rule, found, operands, values[0].type.dtype).build(right)
             except Unfit:
                 continue
             yield {found.formulas[name].value: value for name, value in results.items()}
@@ -81,7 +81,7 @@ def rewritten(
 
 @dataclass
 class Steps:
-    """What one step makes of an expression, anywhere in it; computed once for each scope. Memory of a search."""
+    """The expressions one step away from another one, anywhere in it; computed once for each scope. Memory of a search."""
 
     rules: Sequence[DerivationDef]
     normalizer: Normalizer = field(default_factory=Normalizer)
@@ -132,7 +132,7 @@ class Steps:
     def between(
         self, value: Value, wanted: Callable[[ScopeNode], bool] | None = None
     ) -> Iterator[tuple[DerivationStep, Value]]:
-        """What rules between two expressions make of a program, each time anywhere in it; or between those that are `wanted`."""
+        """The programs one step away by rules between two expressions, anywhere in it; or between those that are `wanted`."""
         scopes = [
             node.values[0]
             for node in topological([value.node])
@@ -265,7 +265,7 @@ def _without_copies(value: Value, mapped: dict[Value, Value]) -> Value:
 
 
 def _original(value: Value) -> Value:
-    """What a scope copies as it is: `[i, j] A[i, j]` over all of A → `A`; `[(g, c)] A[4 * g + c]` → `A` where c runs to 4."""
+    """The source of a plain copy: `[i, j] A[i, j]` over all of A → `A`; `[(g, c)] A[4 * g + c]` → `A` where c runs to 4."""
     node = value.node
     if not isinstance(node, ScopeNode) or not isinstance(node.scope.body, Read):
         return value
@@ -328,7 +328,7 @@ def _read_through(value: Value) -> Value:
 
 
 def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
-    """Whether an index is outside of a scope just where what that looks up is left: `[h, w] A[h // 2, w]` of twice as many rows."""
+    """Return whether an index is outside of a scope just where its source is left: `[h, w] A[h // 2, w]` of twice as many rows."""
     scope, body = node.scope, node.scope.body
     if not isinstance(body, Read) or body.other is not None or scope.groups is not None:
         return False

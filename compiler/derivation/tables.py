@@ -199,6 +199,7 @@ def _renamed(node: Scalar) -> Scalar | None:
 
 
 def unknowns_in(node: Scalar) -> list[Sym]:
+    """The unknown sizes and attributes of an operator's expression."""
     if isinstance(node, Num | Iter):
         return []
     return list(dict.fromkeys(part for part in walk(node) if isinstance(part, Sym) and part.name.startswith("?")))
@@ -233,7 +234,7 @@ def _dim(index: Scalar, size: Scalar, extents: Mapping[Iter, Scalar]) -> Iters |
 
 
 def leaves_in(pattern: Scalar, body: Scalar) -> Iterator[Mapping[int, Scalar]]:
-    """What stands for each read of a pattern, by the operand's number in the pattern's scope; functions in any order of operands.
+    """Parts of a body for each read of a pattern, by the operand's number in the pattern's scope; operands in any order.
 
     `$0 * $1` in `a * b * c`: every way to make two parts of which each reads something.
     """

@@ -10,9 +10,9 @@ from math import prod
 
 from dslc.analysis.counts import known_flops
 from dslc.analysis.poly import scalar_of
-from dslc.derivation.finding import put, solved_linear
+from dslc.derivation.assignments import put, solved_linear
 from dslc.derivation.pieces import Operands, ScopeView, Views, view_of
-from dslc.derivation.solving import Matching, Miss, Missed, Shaped, forward, is_found, nearer
+from dslc.derivation.solver import Matching, Miss, MissReason, Shaped, forward, is_found, nearer
 from dslc.derivation.tables import OperatorPattern, around, patterns_of
 from dslc.ir.graph import Call, ScopeNode, Value, topological, with_args
 from dslc.ir.holes import hole
@@ -45,7 +45,7 @@ def products_of(rules: Rules) -> tuple[str, ...]:
 
 
 def targets_of(rules: Rules, own: Iterable[str] = (), wanted: Iterable[str] = ()) -> tuple[str, ...]:
-    """What scopes are matched with: products, those of an expression's own operators that add something, and what is wanted."""
+    """The operators that scopes are matched with: products, those of an expression's own that add something, and the wanted ones."""
     adding = [name for name in own if any(pattern.kind is not None for pattern in patterns_of(rules, name))]
     return tuple(dict.fromkeys((*products_of(rules), *adding, *wanted)))
 
@@ -74,22 +74,22 @@ def instances(
                 yield name, made
 
 
-def missed(rules: Rules, value: Value, target: str) -> Missed | None:
-    """Why a scope is not an operator, by the match that came furthest; None where it is one."""
-    found: Missed | None = None
+def missed(rules: Rules, value: Value, target: str) -> Miss | None:
+    """The reason why a scope is not an operator, by the match that came furthest; None where it is one."""
+    found: Miss | None = None
     operands = Operands()
     view = view_of(value, operands)
     if view is None:
-        return Missed(Miss.NO_PRODUCT)
+        return Miss(MissReason.NO_PRODUCT)
     for made in _matched(rules, forward(view), _with_what_it_reads(value, operands), operands, target):
         if isinstance(made, Value):
             return None
         found = nearer(found, made)
-    return found or Missed(Miss.NO_TABLE)
+    return found or Miss(MissReason.NO_TABLE)
 
 
 def _with_what_it_reads(value: Value, operands: Operands) -> ScopeView | None:
-    """What is computed of a reduction, element by element, with it in one: `max(P[x] + b, 0)` → `max(sum[k] e + b, 0)`."""
+    """A function of a reduction, element by element, with it in one: `max(P[x] + b, 0)` → `max(sum[k] e + b, 0)`."""
     for _ in range(ABOVE):
         node = value.node
         assert isinstance(node, ScopeNode)
@@ -107,7 +107,7 @@ def _with_what_it_reads(value: Value, operands: Operands) -> ScopeView | None:
 def _matched(
     rules: Rules, plain: ScopeView, joined: ScopeView | None, operands: Operands, name: str, units: bool = False,
     skipped: Callable[[Shaped], bool] | None = None,
-) -> Iterator[Value | Missed]:  # fmt: skip
+) -> Iterator[Value | Miss]:  # fmt: skip
     """By the pattern with the most windows that matches, or the fewest iterators; `joined`: for those that compute on."""
     patterns = sorted(patterns_of(rules, name), key=lambda each: (-len(each.windows), len(each.extents)))
     for whole in (True, False):
@@ -118,7 +118,7 @@ def _matched(
             found = False
             view = plain if pattern.outer is None else joined
             if view is None:
-                yield Missed(Miss.NO_PRODUCT)
+                yield Miss(MissReason.NO_PRODUCT)
                 continue
             flat = False
             for made in Matching(rules, pattern, view, operands, units, skipped).every(whole):
@@ -130,7 +130,7 @@ def _matched(
 
 
 def _is_flat(rules: Rules, made: Value) -> bool:
-    """Whether a window of an operator that was found does not overlap: it may be a merged dimension, as that of groups is."""
+    """Return whether a window of an operator that was found does not overlap: it may be a merged dimension, as that of groups is."""
     for node in topological([made.node]):
         if isinstance(node, Call) and (known := sizes_in(rules, node)) is not None:
             pattern, sizes, slopes = known
@@ -183,7 +183,7 @@ def _numbers(found: Mapping[Iter, Scalar]) -> dict[Iter, int]:
 
 
 def summed(rules: Rules, node: Call) -> float:
-    """How many products an operator adds for each element of its result, as far as its operands' sizes tell."""
+    """The number of products that an operator adds for each element of its result, as far as its operands' sizes tell."""
     if found := sizes_in(rules, node):
         pattern, sizes, _ = found
         return float(prod(sizes.get(it, 128) for it in pattern.sums))

@@ -1,4 +1,4 @@
-"""What is tried for the unknowns that no left side determines, and what conditions say of them.
+"""Generators of the unknowns that no left side determines, and conditions on them.
 
 The generators that `search` names. They know no benchmark: factors are those that divide an extent and occur as a coefficient or a
 modulus in the expression.
@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dslc.analysis.iterators import coefficient_of
+from dslc.derivation.left_sides import UnknownBindings, id_of, sets_of_indexes
 from dslc.derivation.maps import Change, by_reads, changed, changed_by, flattened, merged, split, together
-from dslc.derivation.matching import UnknownBindings, id_of, sets_of_indexes
 from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, Unfit, UnknownTerm, ranges
 from dslc.derivation.quotients import groupings, lookups
 from dslc.derivation.zeros import cuts, nonzero_box, only_positions, read_at, total
@@ -28,7 +28,7 @@ NEEDED: Mapping[str, frozenset[str]] = {"groupings": frozenset({"//"}), "guarded
 
 
 def may_apply(rule: t.Derivation, body: Scalar) -> bool:
-    """Whether what `search` looks for may be in an expression: soon told, before the left side is matched."""
+    """Return whether what `search` looks for may be in an expression: soon told, before the left side is matched."""
     domains = [one.domain for one in rule.statements if isinstance(one, t.Search)]
     wanted = [NEEDED.get(domain.function) for domain in domains if isinstance(domain, t.Call)]
     if not any(wanted):
@@ -128,7 +128,8 @@ class Unknowns:
     def _bijections(self, index: Index, found: UnknownBindings, factors: Sequence[int], listed: bool) -> Iterator[Map]:
         """Unimodular changes of one iterator to an expression that is read at, splits by factors, and merges.
 
-        The order of iterators is no matter: operators are matched by the groups that iterators are in."""
+        The order of iterators is no matter: operators are matched by the groups that iterators are in.
+        """
         iters, box = index
         if not iters:
             return
@@ -166,8 +167,10 @@ class Unknowns:
                     yield whole
 
     def _short(self, extent: Scalar, near: Sequence[tuple[Iter, Scalar]], found: UnknownBindings) -> Sequence[int]:
-        """Sizes of parts of a short extent, all that are at most its half, rounded up: for an iterator that is the shortest of an
-        index, as that of a window is beside the positions that it slides over."""
+        """Sizes of parts of a short extent, all that are at most its half, rounded up.
+
+        They are for an iterator that is the shortest of an index, as that of a window is beside the positions that it slides over.
+        """
         if not isinstance(extent, Num) or not isinstance(extent.value, int) or extent.value > SHORT:
             return ()
         with suppress(Unfit):
@@ -287,7 +290,7 @@ class Unknowns:
         return found
 
     def _ranges(self, found: UnknownBindings) -> Ranges:
-        """Where the iterators of every index that is bound run."""
+        """The ranges of the iterators of every index that is bound."""
         at: Ranges = {}
         for name, own in self.sets.items():
             if name in found.indexes and own in found.sets:
@@ -306,8 +309,10 @@ class Unknowns:
 
 
 def _factors(node: t.Call, option: str, found: UnknownBindings) -> tuple[Sequence[int], bool]:
-    """Sizes to split by, or to round up to multiples of: those that an option lists, and no others; else what the expression suggests,
-    its coefficients and moduli."""
+    """Sizes to split by, or to round up to multiples of; True where an option lists them, and no others are tried.
+
+    Else they are the coefficients and moduli of the expression.
+    """
     given = next((entry.value for entry in node.kwargs if entry.name == option), None)
     listed = isinstance(given, t.Int | t.ListExpr)
     if isinstance(given, t.Int | t.ListExpr):
@@ -346,7 +351,7 @@ def _numbers(index: Scalar) -> set[int]:
 
 
 def _joins(index: Scalar, outer: Iter, inner: Iter, size: Scalar) -> bool:
-    """Whether something is read at `outer * size(inner) + inner`."""
+    """Return whether something is read at `outer * size(inner) + inner`."""
     if not {outer, inner} <= index.free or not isinstance(size, Num):
         return False
     return coefficient_of(index, inner) == 1 and coefficient_of(index, outer) == size.value and size.value != 1

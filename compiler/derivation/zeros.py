@@ -1,4 +1,4 @@
-"""Where terms are nothing, and where they have a value: by what is read beside tensors, and by guards."""
+"""Zeros of terms, and positions at which they have a value: by reads beside tensors, and by guards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def only_positions(
 
 
 def _divided(body: Scalar, operands: Operands) -> Iterator[tuple[Scalar, int | None]]:
-    """What has to be divisible by a number (None: be 0), or a term is 0: by a guard, or where a dimension of one is read at."""
+    """Positions that have to be divisible by a number (None: be 0), or a term is 0: by guards and reads of dimensions of one."""
     zeros = [
         apply("-", *each.args)
         for each in _guards(body)
@@ -136,7 +136,7 @@ def _bound(condition: Scalar, iters: Iters) -> tuple[int, Scalar | None, Scalar 
 
 
 def cuts(body: Scalar, iters: Iters) -> set[tuple[int, int]]:
-    """Where choices of a term change along one iterator: its place, and the first position of the next piece."""
+    """The cuts at which choices of a term change along one iterator: its place, and the first position of the next piece."""
     found: set[tuple[int, int]] = set()
     for node in walk(body):
         if not (isinstance(node, Apply) and node.name == "select"):
@@ -149,7 +149,7 @@ def cuts(body: Scalar, iters: Iters) -> set[tuple[int, int]]:
 
 
 def total(term: UnknownTerm, at: Ranges, operands: Operands) -> bool:
-    """Whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
+    """Return whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
     for node in walk(term.body):
         if isinstance(node, Read) and node.other is None:
             if not in_bounds(node.index, operands.values[node.operand].type.shape, at):

@@ -33,6 +33,6 @@ class Interrupts:
             self._unraisable(what)
 
     def look(self) -> None:
-        """Raises KeyboardInterrupt where somebody asked for it."""
+        """Raises KeyboardInterrupt where an interruption was asked for."""
         if self._asked:
             raise KeyboardInterrupt

@@ -17,14 +17,14 @@ from functools import partial
 from itertools import groupby
 
 from dslc.errors import error
-from dslc.generate.enumeration.ahead import Enumerated, Told, all_enumerated
-from dslc.generate.general.dimensions import Ungeneral
-from dslc.generate.general.join import along_axes, joined, taken_apart
+from dslc.generate.enumeration.processes import FamilyEquations, LevelProgress, enumerations
+from dslc.generate.general.dimensions import NotGeneral
+from dslc.generate.general.joins import along_axes, joined, taken_apart
 from dslc.generate.general.rules import GeneralRule, Tries, generalise, names_in, narrowed, rule_text
 from dslc.generate.proofs import Proofs
 from dslc.generate.pruning.classes import Classes, family_inputs
-from dslc.generate.pruning.derivable import KnownRules, derivable_pairs
-from dslc.generate.pruning.renamed import PrimeValues, key, most_general, reduced, without_renamed
+from dslc.generate.pruning.derivability import KnownRules, derivable_pairs
+from dslc.generate.pruning.generality import PrimeValues, key, most_general, reduced, without_renamed
 from dslc.generate.settings import GenerationSettings, Progress, Stages
 from dslc.generate.terms.inputs import CONSTANTS, SEVERAL_CONSTANTS, SLIDING_CONSTANTS, Family, InputSizes, families
 from dslc.generate.terms.term import Conjecture, Equation, Term, Terms, inputs, subterms
@@ -39,7 +39,7 @@ from dslc.syntax import tree as t
 
 @dataclass(slots=True)
 class GeneratedLibrary:
-    """What a generation found. `statuses` are the provers' words, by rule."""
+    """The result of a generation. `statuses` are the provers' words, by rule."""
 
     rules: Rules
     found: list[GeneralRule] = field(default_factory=list)
@@ -66,7 +66,7 @@ def generate(settings: GenerationSettings, progress: Progress | None = None) -> 
     if not any(family.items for family in library.families):
         raise error("E0909", "no operator of these can be applied to tensors that the others give")
     try:
-        with rare_collections(), run.proofs, all_enumerated(rules, settings, library.families) as enumerated:
+        with rare_collections(), run.proofs, enumerations(rules, settings, library.families) as enumerated:
             for family in library.families:
                 run.family(family, enumerated)
     except _OutOfTime:
@@ -79,8 +79,9 @@ def generate(settings: GenerationSettings, progress: Progress | None = None) -> 
 
 
 def operators_named(rules: Rules, settings: GenerationSettings) -> list[OperatorDef]:
-    """The operators of a generation: those named (as the given libraries know them), else those of the first library of which its
-    properties state laws, else all of the first library.
+    """The operators of a generation: those named, as the given libraries know them.
+
+    Else those of the first library of which its properties state laws, else all of the first library.
 
     Raises:
         DslcError: E0201 for a name that no library defines.
@@ -127,7 +128,7 @@ def sizes_of(settings: GenerationSettings) -> InputSizes:
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """Whether a candidate holds, what became of it, and the rules that this rests on."""
+    """The decision on a candidate: its truth, its fate, and the rules that this rests on."""
 
     holds: bool
     what: str
@@ -180,7 +181,7 @@ class _Generation:
             self.progress(stage, done, total, text)
 
     def summed(self) -> None:
-        """What became of the candidates, as counts."""
+        """Counts the fates of the candidates."""
         counts = self.stages.counts
         counts.update(sorted(one.what for one in self.decided.values()))
         counts["rules"] += len(self.library.found)
@@ -189,7 +190,7 @@ class _Generation:
 
     # ---- one family ------------------------------------------------------------------------------------------------
 
-    def family(self, family: Family, enumerated: Callable[[Family, Told], Enumerated]) -> None:
+    def family(self, family: Family, enumerated: Callable[[Family, LevelProgress], FamilyEquations]) -> None:
         with self.stage("enumerate"):
             found = enumerated(
                 family, lambda level, done: self.tell(f"{family.name}: terms of {level} operators", done, 0)
@@ -230,7 +231,7 @@ class _Generation:
     # ---- rules with one result --------------------------------------------------------------------------------------
 
     def single(self, equation: Equation, known: KnownRules) -> bool:
-        """Whether an equation holds: it was kept as a rule, or follows from those that were."""
+        """Return whether an equation holds: it was kept as a rule, or follows from those that were."""
         term, target = _directed(equation)
         candidate = Conjecture((term,), (target,))
         name = self.names.get(equation)
@@ -241,7 +242,7 @@ class _Generation:
         return self.decided[name].holds
 
     def constant(self, term: Term, target: Term) -> bool:
-        """Whether an equation is too large to be looked at with its constants."""
+        """Return whether an equation is too large to be looked at with its constants."""
         constants = _constants((term,)) + _constants((target,))
         return constants > 0 and max(term.size, target.size) > (CONSTANTS if constants == 1 else self.with_more)
 
@@ -333,7 +334,7 @@ class _Generation:
                 with self.stage("generalise"):
                     try:
                         rule = self.general(one)
-                    except Ungeneral as problem:
+                    except NotGeneral as problem:
                         self.leave_out(one, f"of these sizes only: {problem}")
                         continue
                 self.chosen[key(one)] = rule
@@ -347,11 +348,11 @@ class _Generation:
         return _Decision(False, "survivors")
 
     def general(self, candidate: Conjecture) -> GeneralRule:
-        """The most general form of a candidate that is thought to hold. Raises Ungeneral."""
+        """The most general form of a candidate that is thought to hold. Raises NotGeneral."""
         if key(candidate) not in self.narrow:
             try:
                 return generalise(self.rules, candidate)
-            except Ungeneral:
+            except NotGeneral:
                 self.narrow.add(key(candidate))
         return narrowed(self.rules, candidate)
 
@@ -422,7 +423,7 @@ class _Generation:
     def verdicts(
         self, rules: Sequence[GeneralRule], stage: str, done: int, later: int
     ) -> dict[GeneralRule, RuleVerdict]:
-        """What the provers say. Where the time is over, the library has what was proved until then."""
+        """The provers' verdicts. Where the time is over, the library has what was proved until then."""
         out: dict[GeneralRule, RuleVerdict] = {}
         total = done + len(rules) + later
         try:

@@ -19,7 +19,7 @@ from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
 from dslc.semantics.library import Rules, load_many
 
-LIMIT = 4.0  #: seconds, counted in steps, after which the exact prover gives up
+LIMIT = 4.0  #: seconds, counted in steps, after which the exact prover stops
 SMALL = 3  #: operators of a rule that gets all of that; larger ones, of which there are most, get half
 BACKSTOP = 4.0  #: how many times as long, by its processor time, a process may take before it is ended
 LAWS = 50  #: milliseconds for the laws, for each second of the limit
@@ -152,7 +152,7 @@ def write_proofs(path: Path, names: Mapping[GeneralRule, str], verdicts: Mapping
 
 
 def _open(verdicts: Sequence[Verdict]) -> bool:
-    """Whether neither a difference was found nor a proof."""
+    """Return whether neither a difference was found nor a proof."""
     if any(one.answer == "differs" for one in verdicts):
         return False
     return not any(one.prover == "exact" and one.answer == "equal" for one in verdicts)

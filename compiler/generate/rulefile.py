@@ -90,7 +90,7 @@ def _imports(rules: Rules, operators: Mapping[str, str], folder: Path | None) ->
 
 
 def changes_something(rules: Rules, rule: GeneralRule) -> bool:
-    """Whether the sides are different programs where operators that are spelled out in others are."""
+    """Return whether the sides are different programs where operators that are spelled out in others are."""
     feeds = {term: input_value(f"x{term.index}", term.type.tensor) for term in inputs(rule.candidate.roots)}
     sides = (rule.candidate.sources, rule.candidate.targets)
     left, right = (spelled_out(rules, values(rules, side, feeds)) for side in sides)

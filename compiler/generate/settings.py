@@ -1,4 +1,4 @@
-"""What a generation is asked for, and what is counted while it runs."""
+"""Settings of a generation, and its counts."""
 
 from __future__ import annotations
 

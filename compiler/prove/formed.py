@@ -9,9 +9,9 @@ import random
 from collections.abc import Iterator, Sequence
 
 from dslc.analysis.numeric import interval
-from dslc.derivation.building import Right
-from dslc.derivation.matching import UnknownBindings, at_index
+from dslc.derivation.left_sides import UnknownBindings, at_index
 from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
+from dslc.derivation.right_sides import RightSide
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Iter, Num, Scalar, apply, num, read
@@ -56,10 +56,10 @@ class _Formed:
                     found = found.put("terms", signature.name, self._term(signature))
         for name, box in self.sets.items():
             found = found.put("sets", name, box)
-        right = Right(self.rule, found, self.operands, DType.F32)
+        right = RightSide(self.rule, found, self.operands, DType.F32)
         return tuple(self._built(right, formula) for formula in self.formulas)
 
-    def _built(self, right: Right, formula: t.Formula) -> Value:
+    def _built(self, right: RightSide, formula: t.Formula) -> Value:
         made = right.formula(formula)
         if formula.name is not None:
             right.built[formula.name] = made

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dslc.derivation.generic import Generic, NotGeneric
 from dslc.derivation.search import DerivationLimits, DerivationSearch
+from dslc.derivation.symbolic_sizes import NotSymbolic, SizeNumbers
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Scope, Value, scope_value
 from dslc.ir.holes import hole
@@ -48,7 +48,7 @@ def times(*factors: int | Scalar) -> Scalar:
 )
 def test_a_size_is_what_its_number_says(size: Scalar) -> None:
     program = Graph((hole(0, f32(N, M)), hole(1, f32(size))), (hole(0, f32(N, M)), hole(1, f32(size))))
-    generic = Generic.of(program)
+    generic = SizeNumbers.of(program)
     assert generic is not None
     at = generic.at(program)
     assert all(value.type.is_static for value in at.outputs)
@@ -57,7 +57,7 @@ def test_a_size_is_what_its_number_says(size: Scalar) -> None:
 
 def test_a_number_is_priced_by_the_sizes_at_which_is_measured() -> None:
     program = Graph((hole(0, f32(N, times(81, N))),), (hole(0, f32(N, times(81, N))),))
-    generic = Generic.of(program)
+    generic = SizeNumbers.of(program)
     assert generic is not None
     _, large = generic.at(program).outputs[0].type.shape
     assert isinstance(large, int)
@@ -67,10 +67,10 @@ def test_a_number_is_priced_by_the_sizes_at_which_is_measured() -> None:
 
 def test_what_only_one_number_has_is_not_put_back() -> None:
     """Half of a size is no size for odd ones."""
-    generic = Generic.of(Graph((hole(0, f32(N)),), (hole(0, f32(N)),)))
+    generic = SizeNumbers.of(Graph((hole(0, f32(N)),), (hole(0, f32(N)),)))
     assert generic is not None
     (number,) = generic.numbers.values()
-    with pytest.raises(NotGeneric):
+    with pytest.raises(NotSymbolic):
         generic.back(hole(0, f32(number // 2)))
 
 
@@ -79,7 +79,7 @@ def test_large_numbers_of_the_program_stay() -> None:
     masked = scope_value(
         Scope((N,), apply("+", read(0, (iterator("i0"),)), num(-(10**9))), DType.F32), (hole(0, f32(N)),)
     )
-    generic = Generic.of(Graph((hole(0, f32(N)),), (masked,)))
+    generic = SizeNumbers.of(Graph((hole(0, f32(N)),), (masked,)))
     assert generic is not None
     at = generic.at(Graph((hole(0, f32(N)),), (masked,)))
     assert generic.back(at.outputs[0]) == masked
@@ -91,14 +91,14 @@ def derived(
     """An operator's expression, and the programs of it that were put back."""
     before = expand(rules, applied(rules, op, args, attrs))
     program = Graph(args, before)
-    generic = Generic.of(program)
+    generic = SizeNumbers.of(program)
     assert generic is not None
     search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(depth, beam=12, max_states=150))
     found = []
     for each in search.run(generic.at(program).outputs[0]).programs:
         try:
             found.append(generic.back(each.value))
-        except NotGeneric:
+        except NotSymbolic:
             continue
     return before, found
 
@@ -123,7 +123,7 @@ def test_programs_hold_at_all_sizes(
 
 def test_what_holds_by_chance_is_not_proved(rules: Rules) -> None:
     """The number that stands for a size has a rest by 4 that others do not have: the sides differ at these."""
-    generic = Generic.of(Graph((hole(0, f32(N)),), (hole(0, f32(N)),)))
+    generic = SizeNumbers.of(Graph((hole(0, f32(N)),), (hole(0, f32(N)),)))
     assert generic is not None
     (number,) = generic.numbers.values()
     (at,) = generic.at(Graph((hole(0, f32(N)),), (hole(0, f32(N)),))).outputs

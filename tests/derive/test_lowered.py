@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from dslc.cli.derive import command as derive
 from dslc.cli.why_not import command as why_not
 from dslc.derivation.calls import read_call
-from dslc.derivation.lowered import lowerings_on, unlowered, with_lowerings
+from dslc.derivation.lowerings import lowerings_on, unlowered, with_lowerings
 from dslc.derivation.search import DerivationLimits, DerivationSearch
-from dslc.derivation.solving import Miss
+from dslc.derivation.solver import MissReason
 from dslc.derivation.tables import patterns_of
 from dslc.derivation.targets import missed
 from dslc.ir.graph import Call, topological
@@ -119,15 +119,15 @@ def test_an_expression_is_matched_with_what_a_lowering_computes(
 def test_what_a_lowering_asks_of_coefficients_and_types_holds(rules: Rules) -> None:
     with_them, _ = with_lowerings(rules, ["own.steps", "targets.cublaslt_bias"])
 
-    def why(text: str, target: str) -> Miss:
+    def why(text: str, target: str) -> MissReason:
         (value,) = expand(with_them, (read_call(with_them, text).value,))
         start = DerivationSearch(with_them, []).steps.start(value)
         found = [missed(with_them, node.values[0], target) for node in topological([start.node]) if node.args]
         assert None not in found
-        return max((each.why for each in found if each is not None), key=[*Miss].index)
+        return max((each.why for each in found if each is not None), key=[*MissReason].index)
 
-    assert why("conv(X: f32[2, 4, 9], K: f32[6, 4, 3])", "own.steps") is Miss.TYPES
-    assert why("add(matmul(A: f64[6, 4], B: f64[4, 5]), C: f64[5])", "targets.cublaslt_bias") is Miss.TYPES
+    assert why("conv(X: f32[2, 4, 9], K: f32[6, 4, 3])", "own.steps") is MissReason.TYPES
+    assert why("add(matmul(A: f64[6, 4], B: f64[4, 5]), C: f64[5])", "targets.cublaslt_bias") is MissReason.TYPES
 
 
 def test_a_sum_is_no_operand_of_what_is_computed_of_it(rules: Rules) -> None:
@@ -179,12 +179,12 @@ def test_why_not_says_after_which_derivations_it_is_one(file: Path) -> None:
 @pytest.mark.parametrize(
     "arguments, reason",
     [
-        (["relu(X: f32[4, 4])", "--target", "softmax"], Miss.NO_TABLE),
-        (["relu(X: f32[4, 4])", "--target", "matmul"], Miss.NO_PRODUCT),
-        (["matmul(A: f32[4, 5], B: f32[5, 3])", "--target", "g2bmm", "--max-depth", "0"], Miss.NOT_AFFINE),
+        (["relu(X: f32[4, 4])", "--target", "softmax"], MissReason.NO_TABLE),
+        (["relu(X: f32[4, 4])", "--target", "matmul"], MissReason.NO_PRODUCT),
+        (["matmul(A: f32[4, 5], B: f32[5, 3])", "--target", "g2bmm", "--max-depth", "0"], MissReason.NOT_AFFINE),
     ],
 )
-def test_why_not_gives_one_reason(arguments: list[str], reason: Miss) -> None:
+def test_why_not_gives_one_reason(arguments: list[str], reason: MissReason) -> None:
     first = run(why_not, *arguments).splitlines()[0]
     assert first.partition(": ")[2].startswith(reason.value)
 

@@ -17,7 +17,7 @@ from dslc.cli.derive import command
 from dslc.derivation.calls import read_call
 from dslc.derivation.programs import PricedProgram
 from dslc.derivation.search import DerivationLimits, DerivationSearch, ProgramsFound
-from dslc.derivation.solving import Miss
+from dslc.derivation.solver import MissReason
 from dslc.derivation.targets import missed, products_of
 from dslc.errors import DslcError
 from dslc.interpret.floats import Floats
@@ -138,7 +138,7 @@ def test_every_program_that_is_found_computes_the_same(rules: Rules) -> None:
 def test_why_a_scope_is_no_operator(rules: Rules) -> None:
     a = input_value("A", TensorType(DType.F32, (4, 5)))
     (value,) = expand(rules, apply(rules, "std.relu", [a]))
-    assert {missed(rules, value, name).why for name in products_of(rules)} == {Miss.NO_PRODUCT}  # type: ignore[union-attr]
+    assert {missed(rules, value, name).why for name in products_of(rules)} == {MissReason.NO_PRODUCT}  # type: ignore[union-attr]
 
 
 def test_the_command_prints_programs_that_are_proved() -> None:

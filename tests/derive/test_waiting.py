@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dslc.cli.derive import command
-from dslc.derivation.calls import Called, read_call
+from dslc.derivation.calls import CallProgram, read_call
 from dslc.derivation.programs import PricedProgram
 from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.ir.graph import Scope, scope_value
@@ -27,7 +27,7 @@ def rules() -> Rules:
 
 
 @pytest.fixture(scope="module")
-def found(rules: Rules) -> tuple[Called, list[PricedProgram]]:
+def found(rules: Rules) -> tuple[CallProgram, list[PricedProgram]]:
     called = read_call(rules, CALL)
     search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=2, max_states=20))
     return called, list(search.run(*expand(rules, (called.value,))).programs)
@@ -41,7 +41,7 @@ def one_more(program: PricedProgram) -> PricedProgram:
 
 
 def test_what_no_time_is_left_for_is_told_apart_from_what_is_proved(
-    rules: Rules, found: tuple[Called, list[PricedProgram]]
+    rules: Rules, found: tuple[CallProgram, list[PricedProgram]]
 ) -> None:
     called, programs = found
     some, none = (judged(rules, programs, called.graph, seconds, 3) for seconds in (30.0, 0.0))
@@ -49,7 +49,9 @@ def test_what_no_time_is_left_for_is_told_apart_from_what_is_proved(
     assert not none.proved and len(none.waiting) == 3 and none.untried == len(programs)
 
 
-def test_a_wrong_program_is_neither_proved_nor_shown(rules: Rules, found: tuple[Called, list[PricedProgram]]) -> None:
+def test_a_wrong_program_is_neither_proved_nor_shown(
+    rules: Rules, found: tuple[CallProgram, list[PricedProgram]]
+) -> None:
     called, programs = found
     wrong = [one_more(each) for each in programs[:3]]
     assert not any(agrees(rules, each, called.graph) for each in wrong)

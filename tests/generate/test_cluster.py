@@ -12,7 +12,7 @@ import pytest
 from handmade import taso
 
 from dslc.errors import DslcError
-from dslc.generate.enumeration.evaluate import EnumerationState, TupleChunk
+from dslc.generate.enumeration.evaluation import EnumerationState, TupleChunk
 from dslc.generate.enumeration.levels import Enumeration, Enumerator
 from dslc.generate.enumeration.mappers import Mapper, mapper_for, on_cluster, serial
 from dslc.generate.library import generate

@@ -9,7 +9,7 @@ from test_library import has
 
 from dslc.generate.general.rules import definition, names_in, rule_text
 from dslc.generate.library import GeneratedLibrary, generate
-from dslc.generate.pruning.renamed import key
+from dslc.generate.pruning.generality import key
 from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.term import Conjecture, Term, input_term, inputs, values
 from dslc.ir.dtype import DType, TensorType

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from benchmarks.counted_graphs import count_graphs, second_hash
-from dslc.generate.enumeration.evaluate import EnumerationState, TupleChunk, evaluate_chunk
+from dslc.generate.enumeration.checkpoints import Blocks, digest
+from dslc.generate.enumeration.evaluation import EnumerationState, TupleChunk, evaluate_chunk
 from dslc.generate.enumeration.fingerprint import first_hash
 from dslc.generate.enumeration.levels import Enumeration, Enumerator, all_terms
 from dslc.generate.enumeration.mappers import forked, serial
-from dslc.generate.enumeration.resume import Blocks, digest
 from dslc.generate.terms.inputs import Family, InputSizes, families
-from dslc.generate.terms.menu import InPlay, items
+from dslc.generate.terms.menu import MenuValues, items
 from dslc.generate.terms.term import (
     Item,
     Term,
@@ -115,7 +115,7 @@ def test_terms_are_hash_consed_and_renamed(rules: Rules) -> None:
 
 
 def test_menu_follows_from_declarations(rules: Rules) -> None:
-    play = InPlay(((4, 4), (1, 4, 5, 5)), (3, 1))
+    play = MenuValues(((4, 4), (1, 4, 5, 5)), (3, 1))
     conv = items(rules, rules.operator("taso.conv"), play)
     assert {(dict(i.attrs)["padding"], dict(i.attrs)["activation"], dict(i.attrs)["stride"]) for i in conv} == set(
         product(("same", "valid"), ("none", "relu"), ((1, 1), (2, 2)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from handmade import IMAGE, KERNEL, SMALL, op, taso
 
-from dslc.generate.general.dimensions import Ungeneral
+from dslc.generate.general.dimensions import NotGeneral
 from dslc.generate.general.naming import described, stem
 from dslc.generate.general.rules import GeneralRule, definition, generalise, names_in, narrowed, rule_text
 from dslc.generate.terms.term import Conjecture, Term, input_term
@@ -36,7 +36,7 @@ def test_a_kernel_of_one_position_stays_one_where_the_rule_needs_it() -> None:
 
 def test_strides_are_exchanged_where_nothing_slides() -> None:
     candidate = Conjecture((strided(strided(X, K, 2), POINT),), (strided(strided(X, K), POINT, 2),))
-    with pytest.raises(Ungeneral):
+    with pytest.raises(NotGeneral):
         generalise(taso(), candidate)
     rule = narrowed(taso(), candidate)
     assert ", 1, 1]" in text(rule)
@@ -47,5 +47,5 @@ def test_strides_are_exchanged_where_nothing_slides() -> None:
 def test_what_differs_at_other_sizes_stays_out() -> None:
     # 5 = 3 + 2: only an input of this size has the same result
     whole = op("pool_max", X, kernel=(3, 3), stride=(2, 2), padding="same")
-    with pytest.raises(Ungeneral):
+    with pytest.raises(NotGeneral):
         narrowed(taso(), Conjecture((whole,), (op("pool_max", X, kernel=(3, 3), stride=(1, 1), padding="valid"),)))

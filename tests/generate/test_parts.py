@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from handmade import taso
 
-from dslc.generate.enumeration.evaluate import evaluate_chunk
+from dslc.generate.enumeration.evaluation import evaluate_chunk
 from dslc.generate.enumeration.levels import Enumerator
+from dslc.generate.enumeration.open_terms import settled
 from dslc.generate.enumeration.pairs import TermsByOperators, sharing
-from dslc.generate.enumeration.settle import settled
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import subterms
 from dslc.semantics.library import Rules

@@ -7,7 +7,7 @@ from functools import partial
 from handmade import MATRIX, add, halves, matmul, matrices, op, taso
 
 from benchmarks.table3 import without_common
-from dslc.generate.pruning.renamed import (
+from dslc.generate.pruning.generality import (
     PrimeValues,
     below_common_roots,
     key,

@@ -10,7 +10,7 @@ from operator import not_
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluate import ELEMENTS, TupleChunk
+from dslc.generate.enumeration.evaluation import ELEMENTS, TupleChunk
 from dslc.generate.enumeration.pairs import TermsByOperators, disjoint, sharing, union
 from dslc.generate.enumeration.plan import Planner, Steps, combined
 from dslc.generate.enumeration.space import INPUT, TermTable
@@ -21,7 +21,7 @@ CHUNK = 20_000  #: argument tuples in a chunk
 
 @dataclass(frozen=True)
 class Batch:
-    """What a chunk applies: `args`, the terms of every argument; `kinds`, which combination of types each tuple has."""
+    """The work of a chunk: `args`, the terms of every argument; `kinds`, the combination of types of each tuple."""
 
     steps: Steps
     shapes: tuple[int, ...]
@@ -61,8 +61,13 @@ class Arguments:
     def __init__(
         self, planner: Planner, table: TermTable, level: int, varied: int, constants: int, mirrors: bool = False
     ) -> None:
-        """`varied`: up to this level items with an attribute off its default are used, and terms that have one; `constants`: up to
-        this level terms that have a constant. `mirrors`: both orders of the arguments of items for which one is enough."""
+        """Prepares the terms of each size below a level.
+
+        Args:
+            varied: up to this level items with an attribute off its default are used, and terms that have one.
+            constants: up to this level terms that have a constant.
+            mirrors: both orders of the arguments of items for which one is enough.
+        """
         self._planner, self._table, self._level = planner, table, level
         self._varied, self._constants = level <= varied, level <= constants
         self._mirrors = mirrors
@@ -146,7 +151,7 @@ class Arguments:
         return _Rows((*rows.shapes, shape), (*(arg[left] for arg in rows.args), right.astype(np.int32)), both, size)
 
     def _wanted(self, shapes: tuple[int, ...], count: int) -> bool:
-        """Whether an item takes arguments of these shapes, or of these and some more."""
+        """Return whether an item takes arguments of these shapes, or of these and some more."""
         if len(shapes) < count:
             kinds = {kind for lists in self._lists.values() for kind in lists}
             return any(self._wanted((*shapes, kind), count) for kind in kinds)

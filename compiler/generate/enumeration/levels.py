@@ -18,15 +18,15 @@ from functools import cached_property
 import numpy as np
 
 from dslc.generate.enumeration.arguments import Arguments, Batch
-from dslc.generate.enumeration.evaluate import EnumerationState
+from dslc.generate.enumeration.checkpoints import Blocks
+from dslc.generate.enumeration.evaluation import EnumerationState
 from dslc.generate.enumeration.fingerprint import first_hash, mix
 from dslc.generate.enumeration.mappers import Mapper, serial
+from dslc.generate.enumeration.open_terms import PART as SETTLE_PART
+from dslc.generate.enumeration.open_terms import LevelPart, OpenTerms, further, grouped, part_of, settled, together
 from dslc.generate.enumeration.pairs import distinct
 from dslc.generate.enumeration.plan import Planner
-from dslc.generate.enumeration.resume import Blocks
-from dslc.generate.enumeration.rewriting import Applications, Below, KeyIndex, Rewriting
-from dslc.generate.enumeration.settle import PART as SETTLE_PART
-from dslc.generate.enumeration.settle import LevelPart, OpenTerms, further, grouped, part_of, settled, together
+from dslc.generate.enumeration.rewrites import Applications, KeyIndex, LowerLevels, Rewriting
 from dslc.generate.enumeration.space import Reader, TermTable, TypeNumbers, in_first_order, joined_orders, leaves
 from dslc.generate.enumeration.values import TermValues, hold_on_floats
 from dslc.generate.terms.inputs import CONSTANTS, VARIED, Family
@@ -37,7 +37,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What one level gave: `terms` tried, new value `classes`, `equations` found and `kept` (one of all renamings)."""
+    """The counts of one level: `terms` tried, new value `classes`, `equations` found and `kept` (one of all renamings)."""
 
     size: int
     terms: int
@@ -195,8 +195,10 @@ class Enumerator:
     # ---- leaves ------------------------------------------------------------------------------------------------
 
     def leaves(self, every: bool = False) -> Array:
-        """Values of inputs and constants, and their fingerprints; a constant that equals an earlier leaf is an equation and no leaf
-        unless `every` one is."""
+        """Values of inputs and constants, and their fingerprints.
+
+        A constant that equals an earlier leaf is an equation and no leaf unless `every` one is.
+        """
         rng, table = np.random.default_rng(self.state.seed), self.table
         found = [self.values.leaf(table, row, rng) for row in range(len(table))]
         tensors = [self.types.types[type].tensor for type in table.type.tolist()]
@@ -267,7 +269,7 @@ class Enumerator:
                 level.applications().keys(frozenset(self.planner.commutative)), self.cut_known.find(keys)
             )
 
-    def _below(self, size: int) -> Below:
+    def _below(self, size: int) -> LowerLevels:
         numbers = {item: k for k, item in enumerate((*self.family.items, *(item for item, _ in self.family.constants)))}
         smaller: dict[int, list[Equation]] = {}
         for equation in self._found().equations():
@@ -275,7 +277,7 @@ class Enumerator:
             if equation.right.args and (size <= self.constants or not any(leaf.is_constant for leaf in leaves)):
                 smaller.setdefault(equation.right.size, []).append(equation)
         rules = tuple(tuple(smaller.get(k, ())) for k in range(1, size))
-        return Below(
+        return LowerLevels(
             self.table, self.lower, self.known, self.classes, rules, numbers, frozenset(self.planner.commutative)
         )
 
@@ -329,8 +331,10 @@ class Enumerator:
         return Enumeration(self.family, self.types, table, sides, self.rows(level, left.at[at]))
 
     def _in_order(self, level: _LevelTerms, at: Array, left: OpenTerms) -> Array:
-        """2 where the inputs of an equation's right side occur in the order of their numbers, else 1 where the left side is as large
-        and its inputs do (the right side's renaming may be a left side then), else 0."""
+        """2 where the inputs of an equation's right side occur in the order of their numbers.
+
+        Else 1 where the left side is as large and its inputs do (the right side's renaming may be a left side then), else 0.
+        """
 
         def ordered(positions: Array) -> Array:
             return in_first_order(self.rows(level, left.at[positions]).order, self.family)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from dslc.errors import error
-from dslc.generate.enumeration.evaluate import TupleChunk, evaluate_chunk
+from dslc.generate.enumeration.evaluation import TupleChunk, evaluate_chunk
 from dslc.generate.settings import GenerationSettings
 from dslc.processes import forked as forks
 
@@ -47,7 +47,7 @@ def forked(workers: int, state: Any, tasks: Iterable[Any], work: Work = evaluate
 
 
 def needs_cluster(settings: GenerationSettings) -> bool:
-    """Whether an address is given, or several workers for five and more operators."""
+    """Return whether an address is given, or several workers for five and more operators."""
     return settings.scheduler is not None or (settings.workers > 1 and settings.max_operators >= 5)
 
 

@@ -1,4 +1,4 @@
-"""Which terms make up a graph of a given size together: the operators that they share count once."""
+"""Terms that make up a graph of a given size together: the operators that they share count once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = 1 << 18  #: rows that are held at once, about
 
 
 def overlap(a: Array, b: Array) -> Array:
-    """How many operators the rows of two arrays [rows, operators] share (-1 stands for none)."""
+    """The number of operators that the rows of two arrays [rows, operators] share (-1 stands for none)."""
     count = np.zeros(len(a), dtype=np.int32)
     for k in range(a.shape[1]):
         own = a[:, k]

@@ -1,4 +1,4 @@
-"""Which menu items apply to which shapes, and what types they give: asked of the declarations once for every combination."""
+"""Menu items by the shapes that they apply to, and their types: asked of the declarations once for every combination."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluate import ItemStep, applied_values, random_values
+from dslc.generate.enumeration.evaluation import ItemStep, applied_values, random_values
 from dslc.generate.enumeration.space import TypeNumbers
 from dslc.generate.terms.inputs import Family, arity
 from dslc.generate.terms.term import TermType, parts
@@ -20,6 +20,8 @@ Steps = tuple[ItemStep, ...]
 
 
 class Planner:
+    """Menu items by the shapes and types that they apply to, asked of the declarations once each."""
+
     def __init__(self, rules: Rules, family: Family, types: TypeNumbers, seed: int) -> None:
         self.rules, self.family, self.types, self.seed = rules, family, types, seed
         #: only inputs may be arguments of these

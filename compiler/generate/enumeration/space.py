@@ -48,9 +48,12 @@ class TypeNumbers:
 
 @dataclass
 class TermTable:
-    """Terms: `item` (INPUT, or an index of the menu followed by the constants), `output`, `args` (-1 where there are fewer), `type`,
-    `size` (operators), `ops` (the numbers of its operators, -1 after the last), `order` (its inputs by first occurrence, encoded),
-    `varied` (whether an operator has an attribute off its default), `constant` (whether a constant is among its leaves)."""
+    """Terms, one in each row.
+
+    `item` (INPUT, or an index of the menu followed by the constants), `output`, `args` (-1 where there are fewer), `type`, `size`
+    (operators), `ops` (the numbers of its operators, -1 after the last), `order` (its inputs by first occurrence, encoded), `varied`
+    (an operator has an attribute off its default), `constant` (a constant is among its leaves).
+    """
 
     item: Array
     output: Array
@@ -98,6 +101,7 @@ def leaves(family: Family, types: TypeNumbers, arity: int, operators: int) -> Te
 
 
 def item_of(family: Family, number: int) -> Item:
+    """The menu item, or the constant behind the items, of a number."""
     return family.items[number] if number < len(family.items) else family.constants[number - len(family.items)][0]
 
 
@@ -155,7 +159,7 @@ def joined_orders(orders: list[Array]) -> Array:
 
 
 def in_first_order(order: Array, family: Family) -> Array:
-    """Whether the inputs of each type occur first in the order of their numbers: one of all renamings of a term does."""
+    """Return whether the inputs of each type occur first in the order of their numbers: one of all renamings of a term does."""
     good = np.ones(len(order), dtype=bool)
     kinds: dict[TermType, list[int]] = {}
     for k, type in enumerate(family.inputs):

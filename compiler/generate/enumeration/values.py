@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluate import ELEMENTS, applied_values, random_values
+from dslc.generate.enumeration.evaluation import ELEMENTS, applied_values, random_values
 from dslc.generate.enumeration.space import INPUT, TermTable, TypeNumbers, item_of
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import parts

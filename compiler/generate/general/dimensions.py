@@ -41,15 +41,15 @@ ROUNDS = 60  #: rounds of setting sizes equal
 TOGETHER = 4  #: sizes that are changed together, at most, to see which are free
 
 
-class Ungeneral(Exception):
-    """Why no general type was found."""
+class NotGeneral(Exception):
+    """No general type exists, with the reason."""
 
 
 Application = tuple[Item, Terms]
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class GeneralTypes:
     """General types, as text of the language.
 
     `tensors` has the sizes of each input as expressions over free sizes; `cuts`, for each application that cuts, the two sizes;
@@ -121,7 +121,9 @@ def _replaced(tree: Tree, old: int, new: Tree) -> Tree:
 Tie = tuple["Slot", "Slot"]
 
 
-def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (), fixed: Iterable[Slot] = ()) -> Typed:
+def general_types(
+    rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (), fixed: Iterable[Slot] = ()
+) -> GeneralTypes:
     """The most general sizes for which both sides of a rule are well typed and have equal types.
 
     Args:
@@ -129,7 +131,7 @@ def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (),
         fixed: what keeps the size that it has in the candidate.
 
     Raises:
-        Ungeneral: where none were found.
+        NotGeneral: where none were found.
     """
     roots = candidate.roots
     unifier = _Unifier(slots_of(candidate))
@@ -141,22 +143,22 @@ def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (),
     for _ in range(ROUNDS):
         try:
             terms = _retyped(rules, roots, unifier)
-        except _Refused as refusal:
+        except _Refusal as refusal:
             if not _repair(rules, refusal, unifier):
-                raise Ungeneral(f"`{refusal.item}` fits no other sizes: {refusal.reason}") from None
+                raise NotGeneral(f"`{refusal.item}` fits no other sizes: {refusal.reason}") from None
             continue
         apart: list[tuple[Tree, Tree]] = []
         for left, right in zip(candidate.sources, candidate.targets, strict=True):
             one, other = terms[left].type, terms[right].type
             if not apart and (len(one.dims) != len(other.dims) or one.dtype is not other.dtype):
-                raise Ungeneral("the sides have different ranks")
+                raise NotGeneral("the sides have different ranks")
             apart += [each for each in zip(one.dims, other.dims, strict=False) if total(each[0]) != total(each[1])]
         if not apart:
             return _named(roots, terms, unifier)
         x, y = apart[0]
         if not unifier.equal(x, y):
-            raise Ungeneral(f"the sides have sizes {total(x)} and {total(y)}")
-    raise Ungeneral("the sizes do not settle")
+            raise NotGeneral(f"the sides have sizes {total(x)} and {total(y)}")
+    raise NotGeneral("the sizes do not settle")
 
 
 def attribute_ties(candidate: Conjecture) -> list[Tie]:
@@ -181,7 +183,7 @@ def equal_ties(candidate: Conjecture) -> list[Tie]:
 
 
 def axis_groups(candidate: Conjecture) -> list[list[tuple[Slot, ...]]]:
-    """What `equal_ties` makes one size each, by the axes of inputs of one type and the entries of attributes that it ties."""
+    """The groups that `equal_ties` makes one size each, by axes of inputs of one type and entries of attributes."""
     sizes: dict[int, dict[object, tuple[Slot, ...]]] = {}
     for slot, number in slots_of(candidate).items():
         place = (slot.attr, slot.at) if slot.attr else (slot.owner.type, slot.at)
@@ -207,7 +209,7 @@ def _key(term: Term) -> Term:
     return term if term.output == 0 else applied(term.item, term.args, 0, term.type)
 
 
-class _Refused(Exception):
+class _Refusal(Exception):
     def __init__(self, item: Item, args: Terms, original: Term, reason: str) -> None:
         super().__init__(reason)
         self.item, self.args, self.original, self.reason = item, args, original, reason
@@ -240,14 +242,14 @@ def _retyped(rules: Rules, roots: Sequence[Term], unifier: _Unifier) -> dict[Ter
         try:
             done[term] = outputs(rules, item, args)[term.output]
         except (Mismatch, DslcError) as problem:
-            raise _Refused(item, args, term, str(problem)) from None
+            raise _Refusal(item, args, term, str(problem)) from None
     return done
 
 
 # ---- what an operator wants ------------------------------------------------------------------------------------
 
 
-def _repair(rules: Rules, refusal: _Refused, unifier: _Unifier) -> bool:
+def _repair(rules: Rules, refusal: _Refusal, unifier: _Unifier) -> bool:
     """Ties what the operator that refused wants to be tied; False where nothing changed."""
     original = refusal.original
     assert original.item is not None
@@ -308,7 +310,7 @@ def _wants(rules: Rules, item: Item, types: tuple[TensorType, ...]) -> tuple[lis
 _LETTERS = ("M", "K", "N", "P", "Q", "U", "V", "I", "J", "O")
 
 
-def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) -> Typed:
+def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) -> GeneralTypes:
     names: dict[int, str] = {}
     sizes: dict[str, int] = {}
 
@@ -322,7 +324,7 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
             name = _LETTERS[k % len(_LETTERS)] + (str(k // len(_LETTERS)) if k >= len(_LETTERS) else "")
             slot = unifier.slot_of(tree)
             if slot is None:
-                raise Ungeneral("a size is a computed one")
+                raise NotGeneral("a size is a computed one")
             names[tree], sizes[name] = name, unifier.base[slot]
         return names[tree]
 
@@ -339,13 +341,13 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
             assert term.item.axis is not None
             tree = terms[term.args[0]].type.dims[term.item.axis]
             if isinstance(tree, int):
-                raise Ungeneral("a tensor is cut that was not joined")
+                raise NotGeneral("a tensor is cut that was not joined")
             cuts[term.node] = (dim(tree[0]), dim(tree[1]))
         for name in term.item.sized:
             value = dict(term.item.attrs)[name]
             new = [dim(unifier.tree[Slot(_key(term), name, at)]) for at in range(len(entries(value)))]
             sized.setdefault(term.node, {})[name] = f"[{', '.join(new)}]" if isinstance(value, tuple) else new[0]
-    return Typed(tensors, cuts, _whole(sized, sizes, tensors), sizes)
+    return GeneralTypes(tensors, cuts, _whole(sized, sizes, tensors), sizes)
 
 
 def _whole(

@@ -75,7 +75,7 @@ def stem(rule: GeneralRule) -> str:
 
 
 def described(rule: GeneralRule) -> str:
-    """What a rule does, in a sentence."""
+    """A description of a rule, in a sentence."""
     sources, targets = rule.candidate.sources, rule.candidate.targets
     if len(sources) > 1:
         shared = set(sources[0].args) & set(sources[1].args)
@@ -127,7 +127,7 @@ def _words(term: Term) -> str:
 
 
 def _by(sources: Sequence[Term], targets: Sequence[Term]) -> str:
-    """What brings the sources together: the operators of the target that are neither theirs nor the one that takes it apart."""
+    """The operators of the target that bring the sources together: neither theirs nor the one that takes it apart."""
     apart = {_op(term) for term in targets}
     own = {_op(term) for term in subterms(sources) if term.item is not None}
     how = [

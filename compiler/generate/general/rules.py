@@ -14,10 +14,10 @@ from itertools import chain, pairwise, product
 
 from dslc.errors import DslcError
 from dslc.generate.general.dimensions import (
+    GeneralTypes,
+    NotGeneral,
     Slot,
     Tie,
-    Typed,
-    Ungeneral,
     alike_ties,
     attribute_ties,
     axis_groups,
@@ -62,7 +62,7 @@ class GeneralRule:
     """A rule as it will be written. `arrow` is `<=>` where either side binds what the other needs."""
 
     candidate: Conjecture
-    typed: Typed
+    typed: GeneralTypes
     form: RuleForm
     arrow: str
 
@@ -76,20 +76,20 @@ def generalise(rules: Rules, candidate: Conjecture) -> GeneralRule:
     """The most general rule of which a candidate is an instance.
 
     Raises:
-        Ungeneral: where not even its sizes can be made free.
+        NotGeneral: where not even its sizes can be made free.
     """
     problem = "the sides differ at other sizes"
     for strictness in range(4):
         try:
             typed = general_types(rules, candidate, _ties(rules, candidate, strictness))
-        except Ungeneral as found:
+        except NotGeneral as found:
             problem = str(found)
             continue
         for rule in _directed(rules, candidate, typed):
             if holds(rules, rule):
                 rule = _loosened(rules, candidate, rule) if strictness == 3 else rule
                 return _packed(rules, _grouped(rules, _with_holes(rules, rule)))
-    raise Ungeneral(problem)
+    raise NotGeneral(problem)
 
 
 def _ties(rules: Rules, candidate: Conjecture, strictness: int) -> list[Tie]:
@@ -103,18 +103,20 @@ def _ties(rules: Rules, candidate: Conjecture, strictness: int) -> list[Tie]:
         rest = [other for other in kept if other is not tie]
         try:
             general_types(rules, candidate, (*base, *rest))
-        except Ungeneral:
+        except NotGeneral:
             continue
         kept = rest
     return [*base, *kept]
 
 
 def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
-    """A rule where the most general one does not hold: what has one size in the candidate keeps one, axes of one position stay so (a
-    kernel of 1x1), as far as that is needed; and it is tried at more sizes.
+    """A rule where the most general one does not hold.
+
+    Equal sizes of the candidate stay equal, axes of one position stay so (a kernel of 1x1), as far as that is needed; and it is tried
+    at more sizes.
 
     Raises:
-        Ungeneral: where that does not hold either.
+        NotGeneral: where that does not hold either.
     """
     # the axes of inputs that have one position only, those of inputs of one type together
     fixed = [
@@ -130,7 +132,7 @@ def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
                 rules,
                 _with_holes(rules, _loosened(rules, candidate, rule, fixed, STRICT_TRIALS), STRICT_TRIALS),
             )
-    raise Ungeneral("the sides differ at other sizes, also where equal ones stay equal")
+    raise NotGeneral("the sides differ at other sizes, also where equal ones stay equal")
 
 
 def _loosened(
@@ -150,7 +152,7 @@ def _loosened(
         ties = [tie for other in parts for tie in pairwise(chain(*other))]
         try:
             typed = general_types(rules, candidate, ties, [slot for group in fixed for slot in group])
-        except Ungeneral:
+        except NotGeneral:
             return None
         fitting = (new for new in _directed(rules, candidate, typed) if new.arrow == rule.arrow)
         found = next((new for new in fitting if holds(rules, new, trials)), None)
@@ -168,7 +170,7 @@ def _loosened(
     return rule
 
 
-def _directed(rules: Rules, candidate: Conjecture, typed: Typed) -> list[GeneralRule]:
+def _directed(rules: Rules, candidate: Conjecture, typed: GeneralTypes) -> list[GeneralRule]:
     """The rule in the direction, or both, in which the left side binds what the right side needs."""
     for one in (candidate, candidate.turned):
         if _binds(one, typed):
@@ -176,7 +178,7 @@ def _directed(rules: Rules, candidate: Conjecture, typed: Typed) -> list[General
     return []
 
 
-def _binds(candidate: Conjecture, typed: Typed) -> bool:
+def _binds(candidate: Conjecture, typed: GeneralTypes) -> bool:
     """Return whether the sources have all inputs, compute all outputs, and name the attributes that the targets name."""
     if not candidate.binds:
         return False
@@ -243,7 +245,7 @@ def names_in(rule: GeneralRule) -> dict[str, str]:
 
 
 def holds(rules: Rules, rule: GeneralRule, trials: int = TRIALS) -> bool:
-    """Whether both sides agree at random sizes and attributes, modulo a prime (or as floats, where that cannot tell)."""
+    """Return whether both sides agree at random sizes and attributes, modulo a prime (or as floats, where that cannot tell)."""
     try:
         outcome = check_substitution(
             rules, definition(rules, rule), trials=trials, attempts=DRAWS, adverse=trials, small=False
@@ -284,8 +286,10 @@ def _with_holes(rules: Rules, rule: GeneralRule, trials: int = 1) -> GeneralRule
 
 
 def less_general(rules: Rules, rule: GeneralRule) -> GeneralRule | None:
-    """The next less general form: without variables for attributes that have no default, without groups, without any variables, at
-    one rank only."""
+    """The next less general form.
+
+    It is without variables for attributes that have no default, without groups, without any variables, at one rank only.
+    """
     holes = rule.form.holes
     usual = {option: name for option, name in holes.items() if option in _with_default(rules, rule)}
     if len(usual) < len(holes):
@@ -324,7 +328,7 @@ def _word_values(rules: Rules, rule: GeneralRule, named: Mapping[Choice, str]) -
         yield {**named, **dict(zip(words, values, strict=True))}
 
 
-def _hole_names(options: Sequence[Choice], typed: Typed) -> dict[Choice, str]:
+def _hole_names(options: Sequence[Choice], typed: GeneralTypes) -> dict[Choice, str]:
     """The first letter of an attribute, or more of it where that is taken."""
     taken = set(typed.sizes) | {"a", "T"} | set(KEYWORDS)
     taken |= {word for values in typed.sized.values() for text in values.values() for word in _words(text)}
@@ -389,7 +393,7 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
 
 
 def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
-    """Whether both sides have values, of equal types, for tensors of another rank (on the last of their axes)."""
+    """Return whether both sides have values, of equal types, for tensors of another rank (on the last of their axes)."""
     sizes = {name: SIZES[k % len(SIZES)] + k // len(SIZES) * 4 for k, name in enumerate(rule.typed.sizes)}
     axis = axis_of(rules, rule.candidate)
     feeds: dict[Term, Value] = {}
@@ -406,7 +410,7 @@ def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
         feeds[term] = input_value(f"x{term.index}", TensorType(term.type.dtype, tuple(shape)))
     try:
         done = _at_rank(rules, rule, feeds, sizes, rank, pack)
-    except (Mismatch, DslcError, Ungeneral):
+    except (Mismatch, DslcError, NotGeneral):
         return False
     pairs = zip(rule.candidate.sources, rule.candidate.targets, strict=True)
     return all(done[a].type == done[b].type for a, b in pairs)
@@ -425,7 +429,7 @@ def _at_rank(
                 attrs[name] = rank - 1
             if name in term.item.sized:
                 if pack != "all" or not isinstance(value, tuple):
-                    raise Ungeneral("a constant's sizes")
+                    raise NotGeneral("a constant's sizes")
                 attrs[name] = tuple(int(str(size)) for size in next(iter(feeds.values())).type.shape)
         if term.item.cut is not None:
             attrs[term.item.cut] = tuple(_sum(text, sizes) for text in rule.typed.cuts[term.node])
@@ -460,7 +464,7 @@ def kind(rule: GeneralRule) -> Kind:
 
 
 class Tries:
-    """What provers have said of rules of each kind."""
+    """The provers' answers for rules of each kind."""
 
     def __init__(self) -> None:
         self._undecided: Counter[Kind] = Counter()
@@ -469,13 +473,13 @@ class Tries:
         self._met: Counter[Kind] = Counter()
 
     def at_once(self, rule: GeneralRule) -> bool:
-        """Whether a rule that was kept just now will be among the first that `next` gives, whatever else is kept before that."""
+        """Return whether a rule that was kept just now will be among the first that `next` gives, whatever else is kept before that."""
         own = kind(rule)
         self._met[own] += 1
         return own in self._decided or self._met[own] <= TOGETHER
 
     def next(self, todo: Sequence[GeneralRule]) -> tuple[list[GeneralRule], list[GeneralRule]]:
-        """Which rules are proved now, and which later."""
+        """The rules that are proved now, and those that are proved later."""
         self._met.clear()
         seen: Counter[Kind] = Counter()
         now: list[GeneralRule] = []

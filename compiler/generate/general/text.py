@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslc.generate.general.dimensions import Typed
+from dslc.generate.general.dimensions import GeneralTypes
 from dslc.generate.terms.term import Conjecture, Item, Term, attributes, inputs, show_attribute, subterms
 from dslc.ir.dtype import DType
 from dslc.semantics.library import Rules, rules_cache
@@ -57,7 +57,7 @@ def _parted(rules: Rules, op: str) -> set[tuple[int, int]]:
     return {place for places in found.values() if len(places) > 1 for place in places}
 
 
-def grouped_cut(typed: Typed, places: frozenset[Place], groups: str, text: str) -> str:
+def grouped_cut(typed: GeneralTypes, places: frozenset[Place], groups: str, text: str) -> str:
     """The place of a cut as it is written: sizes that only stand for parts of groups are multiplied."""
     whole = {
         name
@@ -80,7 +80,7 @@ Choice = tuple[str, Any, str]
 
 @dataclass(frozen=True, slots=True)
 class RuleForm:
-    """How a rule is generalised beyond its sizes.
+    """The generalisation of a rule beyond its sizes.
 
     `holes` gives the attributes that are variables; `pack` says which sizes are a list of any length: "" none, "all" the whole shape
     of every tensor, "batch" further axes in front, "axis" those before and behind the axis that the rule works on; `grouped` the axes
@@ -100,6 +100,7 @@ def tensor_names(candidate: Conjecture) -> dict[Term, str]:
 
 
 def output_names(candidate: Conjecture) -> tuple[str, ...]:
+    """Names of the results."""
     return tuple(_OUTPUTS[k] if k < len(_OUTPUTS) else f"Y{k}" for k in range(len(candidate.sources)))
 
 
@@ -120,6 +121,7 @@ def choices(rules: Rules, candidate: Conjecture) -> list[Choice]:
 
 
 def choice(rules: Rules, item: Item, name: str, value: Any) -> Choice:
+    """An attribute, its value and the text of its declared type."""
     kinds = rules_cache(rules, "generate.kinds")
     if (item.op, name) not in kinds:
         kinds[item.op, name] = show(declared(rules, item, name).type)
@@ -134,7 +136,7 @@ def written(value: Any) -> str:
 
 
 def is_default(attr: t.Attr, value: Any) -> bool:
-    """Whether a value is the declared default, as far as that is a plain number or word (a number stands for every entry)."""
+    """Return whether a value is the declared default, as far as that is a plain number or word (a number stands for every entry)."""
     match attr.default:
         case t.Int(value=number):
             return bool(value == number or (isinstance(value, tuple) and set(value) == {number}))
@@ -200,7 +202,7 @@ def dtype_variable(candidate: Conjecture) -> DType | None:
 
 
 def body(
-    rules: Rules, candidate: Conjecture, typed: Typed, form: RuleForm, operators: Mapping[str, str]
+    rules: Rules, candidate: Conjecture, typed: GeneralTypes, form: RuleForm, operators: Mapping[str, str]
 ) -> tuple[str, str, str]:
     """The parameters, the left and the right side of a substitution, as text.
 
@@ -250,7 +252,7 @@ def body(
     return f"({', '.join(types)}) -> {', '.join(outputs)}", "\n".join(left), "\n".join(right)
 
 
-def _common(typed: Typed) -> tuple[str, ...]:
+def _common(typed: GeneralTypes) -> tuple[str, ...]:
     return next((dims for dims in typed.tensors.values() if dims), ())
 
 

@@ -1,1 +1,1 @@
-"""What follows from rules that are kept already is left out (TASO, section 4)."""
+"""Pruning of candidates that follow from rules that are kept already (TASO, section 4)."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from dslc.generate.terms.menu import InPlay, items
+from dslc.generate.terms.menu import MenuValues, items
 from dslc.generate.terms.term import Item, TermType
 from dslc.generate.terms.trees import Flow, flow, output_types
 from dslc.ir.dtype import DTYPES, DType
@@ -44,7 +44,7 @@ SLIDING_CONSTANTS = 1  #: the same for these where something slides
 
 @dataclass(frozen=True, slots=True)
 class InputSizes:
-    """How large the inputs are and how many there are; see the module."""
+    """Sizes and number of the inputs; see the module."""
 
     count: int = 3
     size: int = 4
@@ -121,7 +121,7 @@ def family_over(
         inputs += [type] * (sizes.count if len(types) == 1 else 1 if small else max(1, sizes.count - 1))
     if any(param.type is not None and param.type.dims == () for op in operators for param in op.syntax.params):
         inputs.append(TermType(sizes.dtype, ()))
-    play = InPlay(tuple(shapes), sizes.windows if slides else (), (sizes.dtype,))
+    play = MenuValues(tuple(shapes), sizes.windows if slides else (), (sizes.dtype,))
     still = {axis for name, along in slides.items() if name in shaping for _, axis in along}
     fitting: list[Item] = []
     places: list[tuple[int, ...]] = []
@@ -152,7 +152,7 @@ def family_over(
 
 
 def is_varied(rules: Rules, item: Item, usual: Item) -> bool:
-    """Whether an attribute that has a default is off it."""
+    """Return whether an attribute that has a default is off it."""
     with_default = {attr.name for attr in rules.operators[item.op].attrs if attr.default is not None}
     kinds = {attr.name: attr.type.name for attr in rules.operators[item.op].attrs}
     expected = dict(usual.attrs)
@@ -181,7 +181,7 @@ def _place(
 
 
 def _joins(rules: Rules, operators: Sequence[OperatorDef], op: OperatorDef) -> bool:
-    """Whether the operator joins tensors, or cuts what was joined."""
+    """Return whether the operator joins tensors, or cuts what was joined."""
     return rules.traits_of(op.name).inverse is not None or any(
         rules.traits_of(other.name).inverse == op.name for other in operators
     )
@@ -207,7 +207,7 @@ def arity(rules: Rules, item: Item) -> int:
 
 
 def _fits(rules: Rules, item: Item, types: tuple[TermType, ...]) -> bool:
-    """Whether the item applies to some of the inputs (arguments may repeat)."""
+    """Return whether the item applies to some of the inputs (arguments may repeat)."""
     return any(output_types(rules, item, args) is not None for args in product(types, repeat=arity(rules, item)))
 
 
@@ -240,7 +240,7 @@ def _names(node: t.Expr) -> list[str]:
 
 
 def _of_any_rank(op: OperatorDef) -> bool:
-    """Whether packs alone make up the operator's tensors but for one or two dimensions between them (`T[*S]`, `T[*L, P, *R]`)."""
+    """Return whether packs make up the operator's tensors but for one or two dimensions (`T[*S]`, `T[*L, P, *R]`)."""
     listed = {name for attr in op.attrs for dim in attr.type.dims or () for name in _names(dim)}
     for param in op.syntax.params:
         dims = (param.type.dims if param.type is not None else None) or ()
@@ -268,7 +268,7 @@ def _alone(rules: Rules, op: OperatorDef, sizes: InputSizes) -> tuple[int, ...] 
 
 def _flows(rules: Rules, op: OperatorDef, trial: list[Shape], sizes: InputSizes) -> list[Flow]:
     types = [TermType(sizes.dtype, shape) for shape in trial]
-    play = InPlay(tuple(trial), (3,), (sizes.dtype,))
+    play = MenuValues(tuple(trial), (3,), (sizes.dtype,))
     return [flow(rules, item, types) for item in items(rules, op, play) if output_types(rules, item, types) is not None]
 
 

@@ -38,8 +38,8 @@ PERMUTED = 3  #: axes; permutations of more are too many to be tried
 
 
 @dataclass(frozen=True, slots=True)
-class InPlay:
-    """What attributes may be taken from: the shapes of the inputs, the sizes of windows that slide over them, element types."""
+class MenuValues:
+    """The values that attributes are taken from: shapes of the inputs, sizes of windows that slide over them, element types."""
 
     shapes: tuple[tuple[int, ...], ...]
     windows: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class InPlay:
         return tuple(sorted({size for shape in self.shapes for size in shape}))
 
 
-def items(rules: Rules, op: OperatorDef, play: InPlay) -> tuple[Item, ...]:
+def items(rules: Rules, op: OperatorDef, play: MenuValues) -> tuple[Item, ...]:
     """One operator's items; those that no tensor fits are among them."""
     cut = cut_attribute(rules, op)
     axis = next((attr.name for attr in op.attrs if attr.type.name == "axis"), None)
@@ -82,7 +82,7 @@ def cut_attribute(rules: Rules, op: OperatorDef) -> str | None:
     return None
 
 
-def _values(rules: Rules, op: OperatorDef, attr: t.Attr, play: InPlay) -> list[tuple[Any, bool]]:
+def _values(rules: Rules, op: OperatorDef, attr: t.Attr, play: MenuValues) -> list[tuple[Any, bool]]:
     """The values of an attribute, each with whether it varies a default number."""
     kind = attr.type.name
     if kind in {"bool", "axis", "axes"}:
@@ -105,7 +105,7 @@ def _values(rules: Rules, op: OperatorDef, attr: t.Attr, play: InPlay) -> list[t
     return [*_integers(attr, default, play, windows)]
 
 
-def _integers(attr: t.Attr, default: Any, play: InPlay, windows: tuple[int, ...]) -> Iterable[tuple[Any, bool]]:
+def _integers(attr: t.Attr, default: Any, play: MenuValues, windows: tuple[int, ...]) -> Iterable[tuple[Any, bool]]:
     count = _entries(attr)
     if attr.type.dims is not None:
         if default is None:
@@ -130,7 +130,7 @@ def _integers(attr: t.Attr, default: Any, play: InPlay, windows: tuple[int, ...]
 
 
 def _entries(attr: t.Attr) -> Sequence[int]:
-    """How many entries a list attribute has: as written, else (a rank of what windows slide over) 2, twice that for begins and ends."""
+    """The numbers of entries of a list attribute: as written, else (a rank of windows) 2, twice that for begins and ends."""
     dims = attr.type.dims
     if dims is None:
         return ()

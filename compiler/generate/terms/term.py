@@ -157,7 +157,7 @@ class Term:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the term is an operator without tensors: a leaf, as inputs are."""
+        """True where the term is an operator without tensors: a leaf, as inputs are."""
         return self.item is not None and not self.args
 
     @property
@@ -206,6 +206,7 @@ def _intern(item: Item | None, args: Terms, output: int, index: int, type: TermT
 
 
 def input_term(index: int, type: TermType) -> Term:
+    """The input of a number."""
     return _intern(None, (), 0, index, type)
 
 
@@ -339,6 +340,7 @@ def in_order(roots: Sequence[Term]) -> Terms:
 
 
 def show_attribute(value: Any) -> str:
+    """An attribute's value as text."""
     if isinstance(value, tuple):
         return f"[{', '.join(show_attribute(entry) for entry in value)}]"
     if isinstance(value, bool):

@@ -24,7 +24,7 @@ _SIZE = dimension("size")
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Where sizes go: for each output and dimension the groups of places (argument, axis) whose sizes it is the sum of.
+    """The flow of sizes: for each output and dimension the groups of places (argument, axis) whose sizes it is the sum of.
 
     The places of a group have one size. An empty list: the size is computed in another way.
     """
@@ -103,7 +103,7 @@ def _tree(groups: tuple[frozenset[Place], ...], types: Sequence[TermType]) -> Tr
 
 
 def flow(rules: Rules, item: Item, types: Sequence[TermType]) -> Flow:
-    """How sizes go through an application; found once for each item, ranks and places of size 1 (which may broadcast)."""
+    """The flow of sizes through an application; found once for each item, ranks and places of size 1 (which may broadcast)."""
     cache = rules_cache(rules, "generate.flow")
     key = (item, tuple(tuple(size == 1 for size in type.shape) for type in types))
     if key not in cache:
@@ -143,7 +143,7 @@ def _flow(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[s
 
 
 def _beside(size: Dim) -> int | None:
-    """c where the size is the unknown plus c; None where it is something else."""
+    """C where the size is the unknown plus c; None where it is something else."""
     if size is _SIZE:
         return 0
     if isinstance(size, Apply) and size.name == "+" and len(size.args) == 2 and _SIZE in size.args:

@@ -19,9 +19,9 @@ from dslc.codegen.text import KernelText
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
 from dslc.deadline import FOREVER, Deadline, TimeUp
-from dslc.derivation.generic import Generic, NotGeneric, unknown_sizes
 from dslc.derivation.programs import PricedProgram, estimated, unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch
+from dslc.derivation.symbolic_sizes import NotSymbolic, SizeNumbers, unknown_sizes
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import unfold
 from dslc.fuse.trials import MARGIN as TRIALS_MARGIN
@@ -387,7 +387,7 @@ class Derivations:
         if not self._is_longer(program):
             limits = replace_fields(limits, patient=PATIENT, patience=PATIENCE)
         value = expanded(self.rules, program)
-        generic = None if value is None else Generic.of(Graph(program.inputs, (value,)))
+        generic = None if value is None else SizeNumbers.of(Graph(program.inputs, (value,)))
         if value is None or generic is None:
             return DerivedOperator((), None)
         at = generic.at(Graph(program.inputs, (as_one(value), *program.outputs)))
@@ -402,7 +402,7 @@ class Derivations:
         for each in unlike(self.rules, (each for each in every if not same(each.value, given)), [given.node]):
             try:
                 programs.append(replace_fields(each, value=generic.back(each.value)))
-            except NotGeneric:
+            except NotSymbolic:
                 names = tuple(size.name for size in generic.numbers)
                 left_out = left_out or LeftOut(rule_of(each), WhyOpen.SOME, names)
         return DerivedOperator(tuple(programs), left_out)

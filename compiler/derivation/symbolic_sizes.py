@@ -42,12 +42,12 @@ POWER = 2  #: powers of one size in a product, at most
 LARGE = 5 * 10**6  #: what is no number of the program itself
 
 
-class NotGeneric(Exception):
+class NotSymbolic(Exception):
     """A number is no sum of products of the unknown sizes: what was derived holds at some sizes only."""
 
 
 @dataclass(frozen=True)
-class Generic:
+class SizeNumbers:
     """Numbers that stand for unknown sizes, each far greater than what is made of those before it."""
 
     numbers: Mapping[Sym, int]
@@ -55,7 +55,7 @@ class Generic:
     own: frozenset[Number] = frozenset()
 
     @staticmethod
-    def of(program: Graph) -> Generic | None:
+    def of(program: Graph) -> SizeNumbers | None:
         """Numbers for all unknown sizes of a program; None where these are too many, or a type is not known."""
         nodes = dict.fromkeys((*program.nodes(), *(value.node for value in program.inputs)))
         if any(type is None for node in nodes for type in node.types):
@@ -65,7 +65,7 @@ class Generic:
         own = {part.value for part in parts if isinstance(part, Num) and _is_large(part.value)}
         if len(found) > len(NUMBERS):
             return None
-        return Generic(dict(zip(found, NUMBERS, strict=False)), frozenset(own))
+        return SizeNumbers(dict(zip(found, NUMBERS, strict=False)), frozenset(own))
 
     def at(self, program: Graph) -> Graph:
         """A program with the numbers in the place of its sizes."""
@@ -76,14 +76,14 @@ class Generic:
         return Graph(values[: len(program.inputs)], values[len(program.inputs) :])
 
     def back(self, value: Value) -> Value:
-        """A value with sizes in the place of the numbers. Raises NotGeneric."""
+        """A value with sizes in the place of the numbers. Raises NotSymbolic."""
         if not self.numbers:
             return value
         memo: dict[Scalar, Scalar] = {}
         return rebuild((value,), lambda node, args: self._node(node, args, memo))[0]
 
     def priced(self, sizes: Mapping[str, int]) -> Callable[[int], int]:
-        """What a number is where sizes are as said (1 where nothing is said): 810001539 is 1296 where `N` is 16."""
+        """The value of a number at given sizes (1 for others): 810001539 is 1296 where `N` is 16."""
 
         @cache
         def at(number: int) -> int:
@@ -92,7 +92,7 @@ class Generic:
                     factor * prod(sizes.get(each.name, 1) ** power for each, power in powers)
                     for factor, powers in self._monomials(number)
                 )  # fmt: skip
-            except NotGeneric:
+            except NotSymbolic:
                 return number
 
         return at
@@ -107,13 +107,13 @@ class Generic:
         return sorted(((value, each) for each, value in values.items()), key=lambda one: -one[0])
 
     def _monomials(self, number: int) -> Iterator[tuple[int, tuple[tuple[Sym, int], ...]]]:
-        """The products of sizes that a number is the sum of, each with its factor. Raises NotGeneric."""
+        """The products of sizes that a number is the sum of, each with its factor. Raises NotSymbolic."""
         for value, powers in self._products:
             # the nearest: a factor may be negative, as in `N - 1`
             factor = (2 * number + value) // (2 * value)
             number -= factor * value
             if abs(factor) >= LARGE:
-                raise NotGeneric
+                raise NotSymbolic
             if factor:
                 yield factor, powers
 
@@ -136,7 +136,7 @@ class Generic:
         if isinstance(node, Call):
             # an attribute is a number of the model
             if any(self._stands_for_a_size(part) for _, attr in node.attrs for part in _numbers(attr)):
-                raise NotGeneric
+                raise NotSymbolic
             return call(node.op, args, node.attrs, tuple(types))
         if isinstance(node, ScopeNode):
             scope = node.scope
@@ -153,7 +153,7 @@ class Generic:
         ):
             return (fill(node.data.value, types[0]),)
         if tuple(types) != node.types:
-            raise NotGeneric
+            raise NotSymbolic
         return with_args(node, args)
 
     def _type(self, type: TensorType) -> TensorType:
@@ -183,7 +183,7 @@ def unknown_sizes(program: Graph) -> tuple[str, ...]:
 
 
 def _is_large(number: Number) -> bool:
-    """Whether an exact number is as large, or as small, as what is made of sizes."""
+    """Return whether an exact number is as large, or as small, as what is made of sizes."""
     if isinstance(number, float):
         return False
     number = Fraction(number)
@@ -191,7 +191,7 @@ def _is_large(number: Number) -> bool:
 
 
 def _expressions(node: Node) -> Iterator[Scalar]:
-    """What sizes of a node are, and what it computes."""
+    """The expressions of a node: its sizes and its body."""
     for type in node.types:
         if type is not None:
             yield from (size for size in type.shape if isinstance(size, Scalar))

@@ -1,4 +1,4 @@
-"""What follows from rules that were kept already: a term is rewritten by them, one step at a time, until its representative is reached.
+"""Derivability from rules that were kept already: a term is rewritten by them, step by step, until its representative is reached.
 
 All terms of an enumeration together are an e-graph whose classes are their values: an application is compared with a pattern through
 every known way to write its arguments, as all smaller equations follow from the rules that were kept for them (they are looked at in
@@ -192,8 +192,10 @@ class KnownRules:
     # ---- several results ------------------------------------------------------------------------------------------
 
     def derivable_joint(self, candidate: Conjecture) -> Rests | None:
-        """The kept rules that lead from the sources to the targets: one with several results, then others below the application
-        whose results the targets are; None for none."""
+        """The kept rules that lead from the sources to the targets; None for none.
+
+        One has several results, others follow below the application whose results the targets are.
+        """
         goals = tuple(map(self.classes.rebuilt, candidate.targets))
         for way in self.classes.ways(candidate.sources[0]):
             for pattern in self._joint.get((way.item.op, way.output), ()) if way.item is not None else ():
@@ -237,8 +239,10 @@ class KnownRules:
             yield from self._node(rule, pattern, way, binding)
 
     def _written(self, term: Term) -> dict[tuple[str, int], list[Term]]:
-        """The ways to write a term by operator and output, without constants that it has not: rewriting by rules does not find the
-        identity in a tensor."""
+        """The ways to write a term by operator and output, without constants that it has not.
+
+        Rewriting by rules does not find the identity in a tensor.
+        """
         self._look()
         found = self._ways.get(term)
         if found is None:
@@ -412,8 +416,10 @@ Pair = tuple[Term, Term]
 
 
 def derivable_pairs(known: KnownRules, pairs: Sequence[Pair], workers: int) -> dict[Pair, Rests]:
-    """Those of the pairs (term, target) that follow from the rules kept so far, and from which: by forks, which share the rules and
-    classes with this process and answer with the rules' numbers. Empty where few are asked for."""
+    """The pairs (term, target) that follow from the rules kept so far, and from which; empty where few are asked for.
+
+    Forks find them, which share the rules and classes with this process and answer with the rules' numbers.
+    """
     if workers <= 1 or len(pairs) < FEW:
         return {}
     rules = known.rules

@@ -1,4 +1,4 @@
-"""Which terms of a level are equations that don't follow from smaller ones: asked for parts of a level, one by one.
+"""The terms of a level that are equations and don't follow from smaller ones: found for parts of a level, one by one.
 
 A part holds the terms of some fingerprints, so that terms of one value are in one part, and rewriting leads from a part into no
 other. A part is settled by a pure function of what is known of the levels below and of the part's terms: in this process or on a
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dslc.generate.enumeration.fingerprint import mix
-from dslc.generate.enumeration.rewriting import Applications, Below, Rewriting, components
+from dslc.generate.enumeration.rewrites import Applications, LowerLevels, Rewriting, components
 from dslc.generate.terms.term import Equation
 from dslc.interpret.domain import Array
 
@@ -31,8 +31,11 @@ class LevelPart:
 
 @dataclass(frozen=True)
 class OpenTerms:
-    """What is left of a part, or of all parts: `at`, the terms' places; `left`, what each is compared with: a row of the table, or -1 -
-    k for the k-th of these; `groups`: for terms that rewriting connects the number of one of them, -1 for what is settled."""
+    """The rest of a part, or of all parts.
+
+    `at`: the terms' places; `left`, the other side of each: a row of the table, or -1 - k for the k-th of these; `groups`: for terms
+    that rewriting connects the number of one of them, -1 for settled ones.
+    """
 
     classes: int
     equations: int
@@ -42,7 +45,7 @@ class OpenTerms:
 
     @property
     def heads(self) -> Array:
-        """Whether a term is compared with itself."""
+        """True where a term is compared with itself."""
         heads: Array = self.left == -1 - np.arange(len(self.left))
         return heads
 
@@ -52,8 +55,8 @@ def part_of(hashes: Array, parts: int) -> Array:
     return (mix(hashes) % np.uint64(parts)).astype(np.int16)
 
 
-def settled(below: Below, part: LevelPart) -> OpenTerms:
-    """What does not follow at one step from the smallest equations."""
+def settled(below: LowerLevels, part: LevelPart) -> OpenTerms:
+    """The terms that do not follow at one step from the smallest equations."""
     left = below.known.find(part.hashes)
     new = np.flatnonzero(left < 0)
     _, first, inverse = np.unique(part.hashes[new], return_index=True, return_inverse=True)
@@ -77,7 +80,7 @@ def settled(below: Below, part: LevelPart) -> OpenTerms:
     return OpenTerms(len(first), len(equations), members[at], _within(own[at], at), places)
 
 
-def further(below: Below, level: Applications, hashes: Array, left: OpenTerms) -> OpenTerms:
+def further(below: LowerLevels, level: Applications, hashes: Array, left: OpenTerms) -> OpenTerms:
     """The rest that does not follow from the equations of the level just below either, as far as the rest itself shows it."""
     if not below.rules:
         return left
@@ -87,7 +90,7 @@ def further(below: Below, level: Applications, hashes: Array, left: OpenTerms) -
 
 
 def together(parts: Sequence[tuple[Array, OpenTerms]]) -> OpenTerms:
-    """What is left of all parts; with each the positions of its terms in the level."""
+    """The rest of all parts; with each the positions of its terms in the level."""
     places = np.concatenate([positions[part.at] for positions, part in parts])
     order = np.argsort(places, kind="stable")
     rank = np.empty(len(order), dtype=np.int64)
@@ -111,11 +114,14 @@ def _within(left: Array, members: Array) -> Array:
 
 
 def grouped(
-    below: Below, rewriting: Rewriting, rules: Sequence[Equation], equations: Array, hashes: Array, left: Array,
+    below: LowerLevels, rewriting: Rewriting, rules: Sequence[Equation], equations: Array, hashes: Array, left: Array,
     ranks: tuple[Array, Array] | None, groups: Array | None = None,
 ) -> Array:  # fmt: skip
-    """For each position the group of terms that rewriting connects, -1 for groups that are settled: connected with what the class
-    is compared with. `ranks`: of positions and of rules; a rule rewrites what has a higher rank only. `groups`: of an earlier call."""
+    """For each position the group of terms that rewriting connects, -1 for groups that are settled.
+
+    These are connected with the other side of their class. `ranks`: of positions and of rules; a rule rewrites terms of a higher rank
+    only. `groups`: of an earlier call.
+    """
     before = np.arange(len(hashes)) if groups is None else groups
     follows = before < 0
     groups = np.where(follows, np.arange(len(hashes)), before)

@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 from dslc.deadline import Deadline
 from dslc.errors import DslcError
+from dslc.generate.enumeration.checkpoints import Blocks, digest
 from dslc.generate.enumeration.levels import Enumerator
 from dslc.generate.enumeration.mappers import mapper_for, needs_cluster
-from dslc.generate.enumeration.resume import Blocks, digest
 from dslc.generate.interrupts import Interrupts
 from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.inputs import Family
@@ -30,18 +30,18 @@ from dslc.prove.garbage import rare_collections
 from dslc.semantics.library import Rules
 
 #: told the number of operators, and how many terms were evaluated
-Told: TypeAlias = Callable[[int, int], None]
-#: a process, and those two numbers, in memory that both have: nobody reads a pipe before the answer is wanted
+LevelProgress: TypeAlias = Callable[[int, int], None]
+#: a process, and those two numbers, in memory that both have: no pipe is read before the answer is wanted
 _Process: TypeAlias = "tuple[Fork, memoryview]"
 
 
-TELL = 0.25  #: seconds between two words to somebody who waits
+TELL = 0.25  #: seconds between two reports while an answer is waited for
 END = 5.0  #: seconds that a process that is to end has to keep what it has finished
 
 
 @dataclass(frozen=True, slots=True)
-class Enumerated:
-    """What is needed of an enumeration: numbers of `terms` and `equations` of all levels, the kept ones themselves, smaller ones first.
+class FamilyEquations:
+    """The result of an enumeration: numbers of `terms` and `equations` of all levels, the kept ones themselves, smaller ones first.
 
     `seconds` of processor time, where that was another process's.
     """
@@ -52,7 +52,7 @@ class Enumerated:
     seconds: float = 0.0
 
 
-def enumerated(rules: Rules, settings: GenerationSettings, family: Family, told: Told) -> Enumerated:
+def enumerated(rules: Rules, settings: GenerationSettings, family: Family, told: LevelProgress) -> FamilyEquations:
     """One family's enumeration in this process, and what evaluates for it."""
     store = None
     if settings.resume is not None:
@@ -69,13 +69,13 @@ def enumerated(rules: Rules, settings: GenerationSettings, family: Family, told:
             progress=told,
         ).run()
     terms, equations = (sum(getattr(level, name) for level in found.levels) for name in ("terms", "equations"))
-    return Enumerated(terms, equations, tuple(found.equations()))
+    return FamilyEquations(terms, equations, tuple(found.equations()))
 
 
 @contextmanager
-def all_enumerated(
+def enumerations(
     rules: Rules, settings: GenerationSettings, families: Sequence[Family]
-) -> Iterator[Callable[[Family, Told], Enumerated]]:
+) -> Iterator[Callable[[Family, LevelProgress], FamilyEquations]]:
     """A function that waits for a family's enumeration. With one worker, or on a cluster, it makes it then, and here."""
     if settings.workers <= 1 or needs_cluster(settings):
         yield lambda family, told: enumerated(rules, settings, family, told)
@@ -92,7 +92,9 @@ def all_enumerated(
             _ended(fork)
 
 
-def _received(rules: Rules, settings: GenerationSettings, family: Family, made_by: _Process, told: Told) -> Enumerated:
+def _received(
+    rules: Rules, settings: GenerationSettings, family: Family, made_by: _Process, told: LevelProgress
+) -> FamilyEquations:
     fork, done = made_by
     try:
         while not ready([fork], Deadline.after(TELL)):
@@ -104,7 +106,7 @@ def _received(rules: Rules, settings: GenerationSettings, family: Family, made_b
         _ended(fork)
     if isinstance(message, DslcError):
         raise message
-    found: Enumerated = message
+    found: FamilyEquations = message
     return found
 
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from handmade import add, matrices, taso
 
-from dslc.generate.enumeration import ahead
-from dslc.generate.enumeration.ahead import Enumerated, all_enumerated, enumerated
+from dslc.generate.enumeration.processes import FamilyEquations, enumerated, enumerations
 from dslc.generate.general.rules import GeneralRule, generalise
 from dslc.generate.proofs import Proofs
 from dslc.generate.settings import GenerationSettings
@@ -28,9 +27,9 @@ def some_families() -> tuple[Family, ...]:
     return tuple(families(rules, [rules.operators[f"taso.{name}"] for name in names], one)[0] for one in sizes)
 
 
-def by_processes(settings: GenerationSettings = SETTINGS) -> list[Enumerated]:
+def by_processes(settings: GenerationSettings = SETTINGS) -> list[FamilyEquations]:
     told: list[int] = []
-    with all_enumerated(taso(), settings, some_families()) as wanted:
+    with enumerations(taso(), settings, some_families()) as wanted:
         return [wanted(family, lambda level, done: told.append(done)) for family in some_families()]
 
 
@@ -47,15 +46,15 @@ def test_processes_find_what_this_one_does() -> None:
 
 def test_where_a_process_dies_the_enumeration_is_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = by_processes()
-    monkeypatch.setattr(ahead, "_serve", lambda *_: os._exit(1))
+    monkeypatch.setattr(processes, "_serve", lambda *_: os._exit(1))
     assert [one.kept for one in by_processes()] == [one.kept for one in whole]
 
 
 def test_nothing_runs_on_where_the_rest_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Fork] = []
-    ended = ahead._ended
-    monkeypatch.setattr(ahead, "_ended", lambda fork: (started.append(fork), ended(fork))[0])
-    with pytest.raises(KeyboardInterrupt), all_enumerated(taso(), SETTINGS, some_families()):
+    ended = processes._ended
+    monkeypatch.setattr(processes, "_ended", lambda fork: (started.append(fork), ended(fork))[0])
+    with pytest.raises(KeyboardInterrupt), enumerations(taso(), SETTINGS, some_families()):
         raise KeyboardInterrupt
     assert len(started) == 2
     assert all(fork.code is not None for fork in started)

@@ -1,4 +1,4 @@
-"""What an interrupted enumeration has finished: fingerprints of a level, block by block, in a folder named by a digest of settings."""
+"""Checkpoints of an enumeration: fingerprints of a level, block by block, in a folder named by a digest of settings."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class PrimeValues:
         """The residues of a term's elements.
 
         Raises:
-            Untestable: where an operator has no value over the field.
+            NoFieldValue: where an operator has no value over the field.
         """
         for part in subterms((term,)):
             if part not in self._known:
@@ -71,26 +71,26 @@ class PrimeValues:
             result = apply(self._rules, term.item.op, args, attrs)[term.output]
             return run(self._rules, [result], feeds, self._domain)[0]
         except (Mismatch, DslcError, InterpretError, ArithmeticError) as problem:
-            raise Untestable(str(problem)) from None
+            raise NoFieldValue(str(problem)) from None
 
     def equal(self, lefts: Sequence[Term], rights: Sequence[Term]) -> bool:
-        """Whether the terms agree one by one: same shapes, same values."""
+        """Return whether the terms agree one by one: same shapes, same values."""
         try:
             return all(
                 a.type.tensor == b.type.tensor and np.array_equal(self.value(a), self.value(b))
                 for a, b in zip(lefts, rights, strict=True)
             )
-        except Untestable:
+        except NoFieldValue:
             return False
 
 
-class Untestable(Exception):
+class NoFieldValue(Exception):
     """A term that has no value modulo a prime."""
 
 
 @dataclass(slots=True)
-class Pruned:
-    """What is left, and for each of those what it stands for (pruned only because that one holds)."""
+class PruningResult:
+    """The kept candidates, and for each of those the ones it stands for (pruned only because that one holds)."""
 
     kept: list[Conjecture] = field(default_factory=list)
     because: dict[Conjecture, list[Conjecture]] = field(default_factory=dict)
@@ -115,7 +115,7 @@ def ordered(candidate: Conjecture) -> Conjecture:
 # ---- renamed inputs ----------------------------------------------------------------------------------------------
 
 
-def without_renamed(candidates: Iterable[Conjecture]) -> Pruned:
+def without_renamed(candidates: Iterable[Conjecture]) -> PruningResult:
     """Of candidates that are equal up to the names of their inputs only the most general (Figure 4a).
 
     One is more general than another where that one results from it by giving inputs the same name.
@@ -126,7 +126,7 @@ def without_renamed(candidates: Iterable[Conjecture]) -> Pruned:
         forms = [(tuple(map(_bare, one.roots)), _occurrences(one)) for one in (candidate, candidate.turned)]
         shape, _ = min(forms, key=lambda form: str(form[0]))
         groups[shape].setdefault(min(names for other, names in forms if other == shape), candidate)
-    out = Pruned()
+    out = PruningResult()
     for group in groups.values():
         general: list[tuple[tuple[int, ...], Conjecture]] = []
         for names, candidate in sorted(group.items(), key=lambda item: -len(set(item[0]))):
@@ -157,7 +157,7 @@ def _leaves(term: Term) -> Iterator[Term]:
 
 
 def _instance(names: Sequence[int], general: Sequence[int]) -> bool:
-    """Whether `names` results from `general` by giving inputs the same name."""
+    """Return whether `names` results from `general` by giving inputs the same name."""
     seen: dict[int, int] = {}
     return all(seen.setdefault(wide, narrow) == narrow for narrow, wide in zip(names, general, strict=True))
 

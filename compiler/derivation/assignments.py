@@ -1,4 +1,4 @@
-"""Where an operator's iterators are in an expression: the one matcher of operators and calls (EinNet, section 5.1, Figure 8).
+"""Iterators of an expression for those of an operator: the one matcher of operators and calls (EinNet, section 5.1, Figure 8).
 
 Iterators are given to the table's by where they stand. Those of windows are found by the coefficients with which they move along a
 dimension, which say what strides and dilations are. `solving` makes operators of what is found, `cuda/matching` makes calls.
@@ -25,7 +25,7 @@ SLOPES = 2  #: ways to match one window of a pattern
 
 
 class Along(Enum):
-    """What has to move along a dimension for a window."""
+    """The iterators that have to move along a dimension for a window."""
 
     WHOLE = "all that moves in the operator"
     FIRST = "its first iterator, as in a window of one position"
@@ -33,7 +33,7 @@ class Along(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedWindow:
     """A window of the pattern in the expression: the dimension of the read, `unit * (what the window computes) + rest`."""
 
     operand: int
@@ -44,12 +44,12 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Way:
+class Assignment:
     """Iterators of the expression for those of the pattern, and what is known of sizes and attributes."""
 
     given: Mapping[Iter, Iters]
     known: Mapping[Sym, Scalar] = field(default_factory=dict)
-    moved: tuple[Moved, ...] = ()
+    moved: tuple[MovedWindow, ...] = ()
 
     @property
     def taken(self) -> set[Iter]:
@@ -57,7 +57,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class WindowSearch:
     """A pattern and what its windows are looked for in, along the last dimensions first where nothing else moves there.
 
     `factors`: what stands for each of the pattern's reads. `groups`: where the expression's iterators stand, by operands among
@@ -70,15 +70,15 @@ class Sought:
     along: Along = Along.WHOLE
     operands: frozenset[int] | None = None
 
-    def ways(self) -> Iterator[Way]:
+    def ways(self) -> Iterator[Assignment]:
         """Every way to find the pattern's windows in the expression's reads, in the order of dimensions."""
-        return self._windows(Way({}), self.pattern.windows)
+        return self._windows(Assignment({}), self.pattern.windows)
 
     def _group(self, it: Iter) -> Group:
         operands, result = self.pattern.group(it)
         return (operands if self.operands is None else operands & self.operands), result
 
-    def _windows(self, way: Way, windows: Sequence[tuple[int, int, Window]]) -> Iterator[Way]:
+    def _windows(self, way: Assignment, windows: Sequence[tuple[int, int, Window]]) -> Iterator[Assignment]:
         if not windows:
             yield way
             return
@@ -98,12 +98,12 @@ class Sought:
                 remainder = substitute(index, {it: num(0) for it in chosen})
                 if self.along is Along.EXACT and not remainder.free.isdisjoint(self.groups):
                     continue
-                moved = Moved(operand, dim, at, unit, remainder)
-                more = Way({**way.given, **given}, {**way.known, **known}, (*way.moved, moved))
+                moved = MovedWindow(operand, dim, at, unit, remainder)
+                more = Assignment({**way.given, **given}, {**way.known, **known}, (*way.moved, moved))
                 yield from self._windows(more, rest)
 
     def _slopes(
-        self, way: Way, terms: Sequence[tuple[Iter, Poly]], index: Scalar
+        self, way: Assignment, terms: Sequence[tuple[Iter, Poly]], index: Scalar
     ) -> list[tuple[dict[Iter, Iters], dict[Sym, Scalar], int]]:
         """Iterators for those of a window, with the coefficients that follow; those first that move it by the most."""
         own = [it for it in self.groups if it in index.free and it not in way.taken]
@@ -188,10 +188,12 @@ def put(node: Scalar, known: Mapping[Sym, Scalar]) -> Scalar:
 
 
 def unknowns(node: Scalar, known: Mapping[Sym, Scalar]) -> list[Sym]:
+    """Unknown sizes and attributes that are not known yet."""
     return unknowns_in(put(node, known))
 
 
 def integer(node: Scalar) -> int:
+    """The whole number of a size; raises Unfit where it is unknown."""
     if not isinstance(node, Num) or not isinstance(node.value, int):
         raise Unfit("an unknown size")
     return node.value

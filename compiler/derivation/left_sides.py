@@ -61,7 +61,7 @@ class UnknownBindings:
         return new
 
 
-class Left:
+class LeftSide:
     """The left side of a rule, in one application."""
 
     def __init__(self, rule: t.Derivation, formulas: Sequence[t.Formula], operands: Operands) -> None:
@@ -335,7 +335,7 @@ class Left:
             yield found
 
     def _reads_inside(self, body: Read, found: UnknownBindings) -> bool:
-        """Whether it is known that nothing is read beside a value."""
+        """Return whether it is known that nothing is read beside a value."""
         within: Ranges = {}
         for name, iters in found.indexes.items():
             if self.ranges.get(name) in found.sets:
@@ -355,6 +355,7 @@ def operands_of(node: t.Expr, op: str | None = None, sign: int = 1) -> tuple[tup
 
 
 def number_in(node: t.Int | t.Float) -> Num:
+    """The number of a literal."""
     return num(node.value if isinstance(node, t.Int) else Fraction(node.text))
 
 
@@ -372,7 +373,7 @@ def id_of(node: t.Expr | None) -> str:
 
 
 def at_index(name: str) -> str:
-    """What a tensor of a rule is as a term of the iterators that it is read at."""
+    """The name of a tensor of a rule as a term of the iterators that it is read at."""
     return f"{name}[]"
 
 

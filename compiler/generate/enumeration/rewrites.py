@@ -1,4 +1,4 @@
-"""What follows at one step from smaller equations: of the equations of a level one is left for each group that rewriting connects.
+"""Rewriting of a level by smaller equations at one step: of its equations one is left for each group that this connects.
 
 A term is rewritten at its root by an equation of a lower level, in either direction; its arguments are representatives, so that
 everything below is rewritten already. A result of fewer operators is connected with its representative by the lower levels; one of
@@ -96,10 +96,13 @@ class KeyIndex:
 
 
 @dataclass(frozen=True)
-class Below:
-    """The levels below: the representatives in `table`, `lower` every term, `known` the fingerprints, `classes` the first row of each
-    row's value, `rules` for each size the equations kept that may rewrite a term of this level. `numbers`: of the items and
-    constants; `commutative` those of them that are."""
+class LowerLevels:
+    """The levels below.
+
+    `table`: the representatives; `lower`: every term; `known`: the fingerprints; `classes`: the first row of each row's value; `rules`:
+    for each size the equations kept that may rewrite a term of this level; `numbers`: of the items and constants; `commutative`: those
+    of them that are.
+    """
 
     table: TermTable
     lower: KeyIndex
@@ -110,7 +113,7 @@ class Below:
     commutative: frozenset[int]
 
 
-class _Narrowed:
+class _PositionIndex:
     """Positions of a level by their item and output, and by those of their arguments; each list is made once."""
 
     def __init__(self, level: Applications, codes: Array, wanted: Array) -> None:
@@ -147,7 +150,7 @@ def _grouped(kinds: Array, positions: Array) -> dict[int, Array]:
 class Rewriting:
     """Rewrites the terms of a level."""
 
-    def __init__(self, below: Below, level: Applications) -> None:
+    def __init__(self, below: LowerLevels, level: Applications) -> None:
         """`level`: all terms of the level."""
         table = self._table = below.table
         self._numbers, self._lower, self._commutative, self._level = (
@@ -165,7 +168,7 @@ class Rewriting:
         Yields the number of the equation, positions, the rows of the table that they become and the positions of this level that they
         become (-1 for none).
         """
-        narrowed = _Narrowed(self._level, self._table.item * _OUTPUTS + self._table.output, wanted)
+        narrowed = _PositionIndex(self._level, self._table.item * _OUTPUTS + self._table.output, wanted)
         for number, equation in enumerate(equations[:RULES]):
             for source, target in ((equation.right, equation.left), (equation.left, equation.right)):
                 if not source.args or not set(inputs((target,))) <= set(inputs((source,))):

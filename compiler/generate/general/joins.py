@@ -96,7 +96,7 @@ def _along(rules: Rules, items: Mapping[tuple[str, Attrs], Item], axis: int, roo
 
 
 def _checked(sources: Terms, targets: Terms, most: int) -> Iterator[Conjecture]:
-    """What can be looked for: every source is computed, and together they have all inputs of the targets."""
+    """A conjecture that can be matched: every source is computed, and together they have all inputs of the targets."""
     found = Conjecture(sources, targets)
     if len(set(sources)) == len(sources) and found.binds and found.size <= most:
         yield found

@@ -15,7 +15,17 @@ from typing import Any
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.analysis.poly import scalar_of
-from dslc.derivation.finding import Along, Moved, Sought, Way, integer, put, solved_least, solved_linear, unknowns
+from dslc.derivation.assignments import (
+    Along,
+    Assignment,
+    MovedWindow,
+    WindowSearch,
+    integer,
+    put,
+    solved_least,
+    solved_linear,
+    unknowns,
+)
 from dslc.derivation.pieces import Box, Operands, Ranges, ScopeView, Unfit, inside, product_of
 from dslc.derivation.tables import TOTAL, Group, OperatorPattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
@@ -31,8 +41,8 @@ from dslc.semantics.lists import plain
 WAYS = 24  #: ways to match one pattern that are looked at
 
 
-class Miss(Enum):
-    """Why a scope is not an operator."""
+class MissReason(Enum):
+    """The reason why a scope is not an operator."""
 
     NO_TABLE = "the operator's equation has no iterator table"
     NO_PRODUCT = "the expression is computed in another way"
@@ -46,10 +56,10 @@ class Miss(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """Why, and which iterators did not fit: where they stand, in words."""
+class Miss:
+    """A reason, and the iterators that did not fit: the places where they stand, in words."""
 
-    why: Miss
+    why: MissReason
     what: str = ""
     #: of `GROUP`: where the iterators stand that have no place, and where the operator's do
     group: Group | None = None
@@ -60,10 +70,10 @@ class Missed:
 
 
 #: how far a match came: the later the nearer
-_ORDER = {why: k for k, why in enumerate(Miss)}
+_ORDER = {why: k for k, why in enumerate(MissReason)}
 
 
-def nearer(a: Missed | None, b: Missed) -> Missed:
+def nearer(a: Miss | None, b: Miss) -> Miss:
     """Of two reasons that of the match that came further."""
     return b if a is None or _ORDER[b.why] > _ORDER[a.why] else a
 
@@ -84,7 +94,7 @@ class Matching:
         self, rules: Rules, pattern: OperatorPattern, view: ScopeView, operands: Operands, units: bool = False,
         skipped: Callable[[Shaped], bool] | None = None, margins: bool = False,
     ) -> None:  # fmt: skip
-        """What is looked for in what.
+        """Matches a pattern with a view.
 
         Args:
             margins: whether positions at which the operator would read its own padding are of no interest.
@@ -101,7 +111,7 @@ class Matching:
         self.rules, self.pattern, self.view, self.operands = rules, pattern, view, operands
         self.extents = dict(zip((*view.iters, *view.sums), (*view.box.extents, *view.sum_extents), strict=True))
 
-    def every(self, whole: bool = True) -> Iterator[Value | Missed]:
+    def every(self, whole: bool = True) -> Iterator[Value | Miss]:
         """Equal values by the operator, and why there are not more.
 
         `whole`: all that moves along a dimension of the operator does so here too; else its windows have one position.
@@ -109,7 +119,7 @@ class Matching:
         view, pattern = self.view, self.pattern
         body, iters = view.body, (*view.iters, *view.sums)
         if view.kind != pattern.kind or body.binds or (pattern.outer is None) != (self.outer is None):
-            yield Missed(Miss.NO_PRODUCT)
+            yield Miss(MissReason.NO_PRODUCT)
             return
         found = False
         products: list[Value] = []
@@ -121,7 +131,7 @@ class Matching:
             for it in iters:
                 groups[it] = frozenset(k for k, factor in factors.items() if it in self._free(factor)), it in view.iters
             for way in self._ways(factors, groups, whole):
-                if isinstance(way, Missed):
+                if isinstance(way, Miss):
                     yield way
                     continue
                 for own in (True, False):
@@ -138,10 +148,10 @@ class Matching:
         if products:
             yield min(products, key=_changes)
         if not found:
-            yield Missed(Miss.NO_PRODUCT)
+            yield Miss(MissReason.NO_PRODUCT)
 
     def _leaves(self) -> Iterator[Mapping[int, Scalar]]:
-        """What stands for each read of the pattern, in the reduction and in what is computed of it."""
+        """Parts of the expression for each read of the pattern, in the reduction and in what is computed of it."""
         for leaves in self._factors():
             if self.pattern.outer is None or self.outer is None:
                 yield leaves
@@ -162,24 +172,26 @@ class Matching:
                     yield {first: body, second: num(1)}
 
     def _free(self, factor: Scalar) -> Collection[Iter]:
-        """What a factor depends on; ones are there for all that is summed."""
+        """The iterators that a factor depends on; ones are there for all that is summed."""
         return factor.free if factor.reads else self.view.sums
 
     # ---- iterators ---------------------------------------------------------------------------------------------
 
-    def _ways(self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool) -> Iterator[Way | Missed]:
-        sought = Sought(self.pattern, factors, groups, Along.WHOLE if whole else Along.FIRST)
+    def _ways(
+        self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool
+    ) -> Iterator[Assignment | Miss]:
+        sought = WindowSearch(self.pattern, factors, groups, Along.WHOLE if whole else Along.FIRST)
         ways = list(islice(sought.ways(), WAYS))
         if not ways:
             places = [
                 f"{len(w.terms)} iterators along dimension {dim} of operand {k}" for k, dim, w in self.pattern.windows
             ]
-            yield Missed(Miss.NOT_AFFINE, ", ".join(places))
+            yield Miss(MissReason.NOT_AFFINE, ", ".join(places))
         for way in ways if whole else ways[-1:]:
             # of windows of one position those along the last dimensions
             yield self._plain(way, groups)
 
-    def _plain(self, way: Way, groups: Mapping[Iter, Group]) -> Way | Missed:
+    def _plain(self, way: Assignment, groups: Mapping[Iter, Group]) -> Assignment | Miss:
         """The other iterators, all that stand alike together."""
         plain = self.pattern.plain
         left: dict[Group, list[Iter]] = {}
@@ -191,7 +203,7 @@ class Matching:
                 own = tuple(dict.fromkeys(self.pattern.group(it) for it in self.pattern.extents))
                 sizes = " * ".join(str(self.extents[it]) for it in left[group])
                 what = f"{_words(group)} ({sizes} positions); its iterators are of {', of '.join(map(_words, own))}"
-                return Missed(Miss.GROUP, what, group, own)
+                return Miss(MissReason.GROUP, what, group, own)
         given = dict(way.given)
         for group, (first, *others) in plain.items():
             given[first] = tuple(left.get(group, ()))
@@ -200,11 +212,11 @@ class Matching:
 
     # ---- sizes and attributes --------------------------------------------------------------------------------------
 
-    def _extent(self, way: Way, it: Iter) -> Scalar:
+    def _extent(self, way: Assignment, it: Iter) -> Scalar:
         return product_of(self.extents[own] for own in way.given[it])
 
-    def _solved(self, way: Way, factors: Mapping[int, Scalar], own: bool) -> dict[Sym, Scalar] | None:
-        """What the unknown sizes and attributes are; None where nothing is, or it is not found.
+    def _solved(self, way: Assignment, factors: Mapping[int, Scalar], own: bool) -> dict[Sym, Scalar] | None:
+        """The unknown sizes and attributes; None where there are none, or none are found.
 
         `own`: the data as it is with the operator's padding, else all that is read as data of its own.
         """
@@ -251,29 +263,29 @@ class Matching:
 
     # ---- values ------------------------------------------------------------------------------------------------
 
-    def _made(self, way: Way, factors: Mapping[int, Scalar], own: bool) -> Value | Missed:
+    def _made(self, way: Assignment, factors: Mapping[int, Scalar], own: bool) -> Value | Miss:
         known = self._solved(way, factors, own)
         if known is None:
-            return Missed(Miss.SIZES)
+            return Miss(MissReason.SIZES)
         pattern = self.pattern
         attrs = {name: sized(value, lambda part: put(part, known)) for name, value in pattern.attrs.items()}
         if self.skipped is not None:
             shapes = [[put(size, known) for size in shape] for shape in pattern.shapes]
             if self.skipped(shaped(pattern.op, attrs.values(), shapes)):
-                return Missed(Miss.KNOWN)
+                return Miss(MissReason.KNOWN)
         try:
             args = [self._operand(way, k, factors[k], known) for k in range(len(pattern.shapes))]
         except Unfit as unfit:
-            return (None if own or self.margins else self._cropped(way, known)) or Missed(Miss.PADS, str(unfit))
+            return (None if own or self.margins else self._cropped(way, known)) or Miss(MissReason.PADS, str(unfit))
         try:
             (made,) = call(self.rules, pattern.op, args, attrs)
         except (Mismatch, EvalError) as problem:
-            return Missed(Miss.TYPES, str(problem))
+            return Miss(MissReason.TYPES, str(problem))
         if made.type.dtype is not self.view.dtype:
-            return Missed(Miss.TYPES, f"{made.type.dtype} instead of {self.view.dtype}")
+            return Miss(MissReason.TYPES, f"{made.type.dtype} instead of {self.view.dtype}")
         groups = pattern.scope.groups or (1,) * len(pattern.scope.iters)
         if len(made.type.shape) != len(groups):
-            return Missed(Miss.SIZES)
+            return Miss(MissReason.SIZES)
         index: list[Scalar] = []
         iters, view = iter(pattern.scope.iters), self.view
         for count in groups:
@@ -283,7 +295,7 @@ class Matching:
             index.append(position)
         return self.operands.scope(view.iters, view.box, read(self.operands.number(made), tuple(index)), view.dtype)
 
-    def _cropped(self, way: Way, known: Mapping[Sym, Scalar]) -> Value | None:
+    def _cropped(self, way: Assignment, known: Mapping[Sym, Scalar]) -> Value | None:
         """The operator on more positions than are wanted, so that what it pads with is read for the others alone."""
         if self.pattern.outer is not None:
             return None
@@ -305,7 +317,7 @@ class Matching:
         found = next((made for made in larger.every() if isinstance(made, Value)), None)
         return None if found is None else cropped(found, self.view, margins, self.operands)
 
-    def _reach(self, way: Way, window: Window, known: Mapping[Sym, Scalar]) -> tuple[int, int]:
+    def _reach(self, way: Assignment, window: Window, known: Mapping[Sym, Scalar]) -> tuple[int, int]:
         """The least and the greatest position of a window."""
         low = high = integer(put(scalar_of(window.constant), known))
         for it, slope in window.terms:
@@ -313,8 +325,8 @@ class Matching:
             low, high = low + min(reach, 0), high + max(reach, 0)
         return low, high
 
-    def _operand(self, way: Way, operand: int, factor: Scalar, known: Mapping[Sym, Scalar]) -> Value:
-        """What the expression reads, at the operator's positions; raises Unfit where that is not what it reads beside the data."""
+    def _operand(self, way: Assignment, operand: int, factor: Scalar, known: Mapping[Sym, Scalar]) -> Value:
+        """The expression's operand at the operator's positions; raises Unfit where the two differ beside the data."""
         pattern = self.pattern
         names: list[Iter] = []
         box: list[Scalar] = []
@@ -363,7 +375,7 @@ class Matching:
         return kinds.pop() if len(kinds) == 1 else self.view.dtype
 
     def _beside(
-        self, way: Way, moved: Moved, window: Window, position: Scalar, place: Iter, size: Scalar, factor: Read,
+        self, way: Assignment, moved: MovedWindow, window: Window, position: Scalar, place: Iter, size: Scalar, factor: Read,
         known: Mapping[Sym, Scalar],
     ) -> None:  # fmt: skip
         """Raises Unfit unless what the operator takes for data beside its own is what the expression reads there."""
@@ -391,13 +403,13 @@ class Matching:
                 raise Unfit("data beside the operator's")
 
 
-def is_found(made: Value | Missed) -> bool:
-    """Whether a scope is an operator, made or not."""
-    return isinstance(made, Value) or made.why is Miss.KNOWN
+def is_found(made: Value | Miss) -> bool:
+    """Return whether a scope is an operator, made or not."""
+    return isinstance(made, Value) or made.why is MissReason.KNOWN
 
 
 def _changes(made: Value) -> int:
-    """How many changes of layout stand before and behind an operator."""
+    """The number of changes of layout before and behind an operator."""
     node = made.node
     assert isinstance(node, ScopeNode)
     (result,) = node.args
@@ -446,7 +458,7 @@ def enlarged(view: ScopeView, margins: Mapping[Iter, Margin]) -> ScopeView:
 
 
 def cropped(made: Value, view: ScopeView, margins: Mapping[Iter, Margin], operands: Operands) -> Value:
-    """What was computed of an enlarged view, at the positions of the view itself."""
+    """A value of an enlarged view, at the positions of the view itself."""
     at = tuple(apply("+", it, num(margins[it].before)) if it in margins else it for it in view.iters)
     return operands.scope(view.iters, view.box, read(operands.number(made), at), view.dtype)
 

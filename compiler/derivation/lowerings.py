@@ -1,4 +1,4 @@
-"""Lowerings as operators: what one call of a target computes has an iterator table too (EinNet, section 5.1).
+"""Operators from lowerings, whose calls have iterator tables too (EinNet, section 5.1).
 
 A lowering's `expr` becomes the equation of an operator. Names of coefficients in indices are its attributes, and so are the extents of
 iterators that stand alone nowhere; a factor before the sum is 1. How buffers have to lie is not asked here: who emits the call does.
@@ -183,7 +183,7 @@ def _ranged_sums(value: t.Expr, extents: dict[str, t.Expr]) -> t.Expr:
 
 
 def _conditions(syntax: t.Lowering) -> Iterator[t.Where]:
-    """What is asked of types, ranks and coefficients."""
+    """Conditions on types, ranks and coefficients."""
     computed = {s.target.name for s in syntax.statements if isinstance(s, t.Let)}
     for statement in syntax.statements:
         if isinstance(statement, t.Where):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dslc.analysis.narrowing import sum_ranges
 from dslc.analysis.numeric import in_bounds
-from dslc.derivation.matching import UnknownBindings, at_index, number_in, sets_of_indexes
+from dslc.derivation.left_sides import UnknownBindings, at_index, number_in, sets_of_indexes
 from dslc.derivation.pieces import Box, Iters, Operands, Tensor, Unfit, Vector, is_part, ranges
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
@@ -32,7 +32,7 @@ class BuiltValue:
     only: Box | None = None
 
 
-class Right:
+class RightSide:
     """The right side of a rule, in one application; raises Unfit where something is not determined or does not fit."""
 
     def __init__(self, rule: t.Derivation, found: UnknownBindings, operands: Operands, dtype: DType) -> None:
@@ -69,7 +69,7 @@ class Right:
         return self.operands.scope(iters, before.box, self._at(made, iters), before.dtype)
 
     def formula(self, formula: t.Formula) -> BuiltValue:
-        """What one formula makes, of those that are in `built` by now."""
+        """The value of one formula, of those that are in `built` by now."""
         node = formula.scope
         match node:
             case t.Restrict(scope=scope, domain=domain):
@@ -225,7 +225,7 @@ class Right:
         return reduce(node.kind, tuple(iters), tuple(extents), self._element(node.body, found), where)
 
     def _argument(self, node: t.Expr, param: Iters | Iter | int, found: UnknownBindings) -> Vector | Scalar | Tensor:
-        """What a term takes: a vector of positions, a tensor, or an element."""
+        """An argument of a term: a vector of positions, a tensor, or an element."""
         if isinstance(param, Iter):
             return self._element(node, found)
         match node:
@@ -306,7 +306,7 @@ class Right:
         raise Unfit("no positions")
 
     def _condition(self, node: t.Expr, found: UnknownBindings) -> Scalar:
-        """What is known of positions: vectors are equal where all of their iterators are."""
+        """A condition on positions: vectors are equal where all of their iterators are."""
         match node:
             case t.Unary(op="not"):
                 return apply("not", self._condition(node.operand, found))
