@@ -1,7 +1,7 @@
 """Operators from lowerings, whose calls have iterator tables too (EinNet, section 5.1).
 
 A lowering's `expr` becomes the equation of an operator. Names of coefficients in indices are its attributes, and so are the extents of
-iterators that stand alone nowhere; a factor before the sum is 1. How buffers have to lie is not asked here: who emits the call does.
+iterators that stand alone nowhere; a factor before the sum is 1. The layout of buffers is asked where the call is emitted.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class Enumerator:
         self._know(hashes[keep], np.arange(len(self.table)), self.table.type)
         #: the first row of each row's value class
         self.classes = self.known.find(hashes[keep])
-        return hashes[keep]
+        return np.asarray(hashes[keep])
 
     def _know(self, hashes: Array, rows: Array, types: Array) -> None:
         self.known = self.known.with_new(hashes, rows)

@@ -235,7 +235,7 @@ class Rewriting:
             for k, arg in enumerate(term.args):
                 args[:, k] = rows(arg)
             item = np.full(count, self._numbers[term.item])
-            known = (args[:, : len(term.args)] >= 0).all(axis=1)
+            known = np.asarray((args[:, : len(term.args)] >= 0).all(axis=1))
             return Applications(item, np.full(count, term.output), args).keys(self._commutative), known
 
         below = rows(target)

@@ -24,10 +24,11 @@ from typing import TypeAlias
 
 from dslc.generate.terms.menu import MenuValues, items
 from dslc.generate.terms.term import Item, TermType
-from dslc.generate.terms.trees import Flow, flow, output_types
+from dslc.generate.terms.trees import flow, output_types
 from dslc.ir.dtype import DTYPES, DType
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 Shape: TypeAlias = tuple[int, ...]
@@ -75,24 +76,25 @@ def families(rules: Rules, operators: Sequence[OperatorDef], sizes: InputSizes) 
 
     Operators that take tensors of any rank are in each; where no operator asks for a rank, there is one family of matrices.
     """
-    shaping = {op.name: found for op in operators if (found := _shaping(rules, op, sizes)) is not None}
+    shaped = {op.name: _shaped(rules, op, sizes)[0] for op in operators}
+    # operators that take two tensors or more of a rank of their own
+    shaping = {
+        op.name: shaped[op.name]
+        for op in operators
+        if sum(map(bool, shaped[op.name][: _tensors(rules, op.name)])) > 1 and not _of_any_rank(op)
+    }
     ranks = sorted({_rank(shapes) for shapes in shaping.values()}) or [2]
     out = []
-    covered: set[str] = set()
     for rank in ranks:
         mine = {name: shapes for name, shapes in shaping.items() if _rank(shapes) == rank}
         shapes = tuple(dict.fromkeys(shape for found in mine.values() for shape in found)) or ((sizes.size,) * 2,)
         fitting = [op for op in operators if op.name in mine or op.name not in shaping]
-        family = family_over(rules, fitting, shapes, sizes, mine)
-        covered |= {item.op for item in family.items}
-        out.append(family)
+        out.append(family_over(rules, fitting, shapes, sizes, mine))
     for op in operators:
-        if op.syntax.params and op.name not in covered and (alone := _alone(rules, op, sizes)) is not None:
-            family = family_over(
-                rules, [other for other in operators if other.name not in shaping], (alone,), sizes, {}
-            )
-            covered |= {item.op for item in family.items}
-            out.append(family)
+        covered = any(item.op == op.name for family in out for item in family.items)
+        if op.syntax.params and not covered and shaped[op.name]:
+            others = [other for other in operators if other.name not in shaping]
+            out.append(family_over(rules, others, (max(shaped[op.name], key=len),), sizes, {}))
     return tuple(out)
 
 
@@ -107,7 +109,7 @@ def family_over(
 
     `shaping`: for the operators that the shapes come from, the shapes of their tensors, place after place (and again for each window).
     """
-    slides = {op.name: sliding for op in operators if (sliding := _sliding(rules, op, sizes))}
+    slides = {op.name: sliding for op in operators if (sliding := _shaped(rules, op, sizes)[1])}
     made_for = {
         shape: k % _tensors(rules, name)
         for name, found in shaping.items()
@@ -153,11 +155,12 @@ def family_over(
 
 def is_varied(rules: Rules, item: Item, usual: Item) -> bool:
     """Return whether an attribute that has a default is off it."""
-    with_default = {attr.name for attr in rules.operators[item.op].attrs if attr.default is not None}
-    kinds = {attr.name: attr.type.name for attr in rules.operators[item.op].attrs}
-    expected = dict(usual.attrs)
-    free = {name for name in with_default if kinds[name] not in {"axis", "permutation"}}
-    return any(name in free and value != expected[name] for name, value in item.attrs)
+    own, expected = dict(item.attrs), dict(usual.attrs)
+    return any(
+        attr.name in own and own[attr.name] != expected[attr.name]
+        for attr in rules.operators[item.op].attrs
+        if attr.default is not None and attr.type.name not in {"axis", "permutation"}
+    )
 
 
 def _place(
@@ -202,8 +205,7 @@ def _smaller(type: TermType, other: TermType) -> bool:
 
 def arity(rules: Rules, item: Item) -> int:
     """The number of tensors that an item takes; one that has a default is left out."""
-    params = rules.operators[item.op].syntax.params
-    return sum(param.default is None for param in params)
+    return _tensors(rules, item.op)
 
 
 def _fits(rules: Rules, item: Item, types: tuple[TermType, ...]) -> bool:
@@ -214,97 +216,56 @@ def _fits(rules: Rules, item: Item, types: tuple[TermType, ...]) -> bool:
 # ---- shapes from declarations ----------------------------------------------------------------------------------
 
 
-def _trial(op: OperatorDef, size: int) -> list[Shape] | None:
-    """Shapes with which an operator may be asked: every size equal; packs of rank 2 where lists are declared over one, else empty."""
-    listed = {name for attr in op.attrs for dim in attr.type.dims or () for name in _names(dim)}
-    shapes = []
-    for param in op.syntax.params:
-        if param.default is not None:
-            continue
-        if param.type is None or param.type.dims is None:
-            return None
-        shape: list[int] = []
-        for dim in param.type.dims:
-            if isinstance(dim, t.Pack):
-                shape += [size] * (2 if listed else 0)
-            else:
-                shape.append(size)
-        shapes.append(tuple(shape))
-    return shapes
+def _names(node: t.Expr) -> set[str]:
+    return {part.id for part in walk_expr(node) if isinstance(part, t.Name) and part.id not in DTYPES}
 
 
-def _names(node: t.Expr) -> list[str]:
-    from dslc.semantics.walk import walk_expr
-
-    return [part.id for part in walk_expr(node) if isinstance(part, t.Name) and part.id not in DTYPES]
+def _listed(op: OperatorDef) -> set[str]:
+    """The names over which lists are declared."""
+    return set().union(*(_names(dim) for attr in op.attrs for dim in attr.type.dims or ()))
 
 
 def _of_any_rank(op: OperatorDef) -> bool:
     """Return whether packs make up the operator's tensors but for one or two dimensions (`T[*S]`, `T[*L, P, *R]`)."""
-    listed = {name for attr in op.attrs for dim in attr.type.dims or () for name in _names(dim)}
+    listed = _listed(op)
     for param in op.syntax.params:
         dims = (param.type.dims if param.type is not None else None) or ()
-        packs = [dim for dim in dims if isinstance(dim, t.Pack) and not set(_names(dim.value)) & listed]
-        if dims and not packs:
-            return False
-        if dims and len(dims) - len(packs) > 1:
+        packs = [dim for dim in dims if isinstance(dim, t.Pack) and not _names(dim.value) & listed]
+        if dims and (not packs or len(dims) - len(packs) > 1):
             return False
     return True
 
 
-def _shaping(rules: Rules, op: OperatorDef, sizes: InputSizes) -> list[Shape] | None:
-    """The shapes of the tensors of an operator that takes two or more of a rank of its own; None for others."""
-    trial = _trial(op, 3)
-    if trial is None or sum(len(shape) > 0 for shape in trial) < 2 or _of_any_rank(op):
-        return None
-    return _shapes(rules, op, trial, sizes)
+def _shaped(rules: Rules, op: OperatorDef, sizes: InputSizes) -> tuple[list[Shape], set[tuple[int, int]]]:
+    """The shapes of an operator's tensors, window after window, and its sliding places (argument, axis); none where it applies to none.
 
-
-def _alone(rules: Rules, op: OperatorDef, sizes: InputSizes) -> tuple[int, ...] | None:
-    trial = _trial(op, 3)
-    found = None if trial is None else _shapes(rules, op, trial, sizes)
-    return None if not found else max(found, key=len)
-
-
-def _flows(rules: Rules, op: OperatorDef, trial: list[Shape], sizes: InputSizes) -> list[Flow]:
+    It is asked at tensors of equal sizes: packs are of rank 2 where lists are declared over one, else empty.
+    """
+    listed, trial = _listed(op), []
+    for param in op.syntax.params:
+        if param.default is None:
+            if param.type is None or param.type.dims is None:
+                return [], set()
+            ranks = (1 if not isinstance(dim, t.Pack) else 2 if listed else 0 for dim in param.type.dims)
+            trial.append((3,) * sum(ranks))
     types = [TermType(sizes.dtype, shape) for shape in trial]
-    play = MenuValues(tuple(trial), (3,), (sizes.dtype,))
-    return [flow(rules, item, types) for item in items(rules, op, play) if output_types(rules, item, types) is not None]
-
-
-def _sliding(rules: Rules, op: OperatorDef, sizes: InputSizes) -> tuple[tuple[int, int], ...]:
-    """The places (argument, axis) of the operator's dimensions that are neither shared nor passing; none if its rank is free."""
-    trial = None if _of_any_rank(op) else _trial(op, 3)
-    if not trial:
-        return ()
-    flows = _flows(rules, op, trial, sizes)
+    fitting = (item for item in items(rules, op, MenuValues(tuple(trial), (3,), (sizes.dtype,))) if trial)
+    flows = [flow(rules, item, types) for item in fitting if output_types(rules, item, types) is not None]
     if not flows:
-        return ()
-    places = [(k, axis) for k, shape in enumerate(trial) for axis in range(len(shape))]
+        return [], set()
     shared = {p for f in flows for group in f.groups if len(group) > 1 for p in group}
-    return tuple(p for p in places if p not in shared and not all(_passes(f.outputs, p) for f in flows))
+    # passing ones are dimensions of the result, whatever the attributes are
+    passing = [{p for dims in f.outputs for groups in dims for group in groups for p in group} for f in flows]
+    places = {(k, axis) for k, shape in enumerate(trial) for axis in range(len(shape))}
+    sliding = set() if _of_any_rank(op) else places - shared - set.intersection(*passing)
 
+    def size(k: int, axis: int, window: int) -> int:
+        if (k, axis) in sliding:
+            return window if k else sizes.spatial
+        return 1 if sliding and (k, axis) == (0, 0) and (0, 0) not in shared else sizes.size
 
-def _shapes(rules: Rules, op: OperatorDef, trial: list[Shape], sizes: InputSizes) -> list[Shape] | None:
-    flows = _flows(rules, op, trial, sizes)
-    if not flows:
-        return None
-    shared = {p for f in flows for group in f.groups if len(group) > 1 for p in group}
-    slides = _sliding(rules, op, sizes)
-    out: list[Shape] = []
-    for window in sizes.windows if slides else (1,):
-        for k, shape in enumerate(trial):
-            dims = []
-            for axis in range(len(shape)):
-                if (k, axis) in slides:
-                    dims.append(sizes.spatial if k == 0 else window)
-                elif slides and (k, axis) == (0, 0) and (0, 0) not in shared:
-                    dims.append(1)
-                else:
-                    dims.append(sizes.size)
-            out.append(tuple(dims))
-    return out
-
-
-def _passes(outputs: tuple[tuple[tuple[frozenset[tuple[int, int]], ...], ...], ...], place: tuple[int, int]) -> bool:
-    return any(place in group for dims in outputs for groups in dims for group in groups)
+    return [
+        tuple(size(k, axis, window) for axis in range(len(shape)))
+        for window in (sizes.windows if sliding else (1,))
+        for k, shape in enumerate(trial)
+    ], sliding

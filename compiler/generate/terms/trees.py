@@ -6,14 +6,15 @@ the result's shape says where it arrives. A dimension that is the sum of two is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from dslc.generate.terms.term import Item, Terms, TermType, Tree, applied, attributes, meet, total
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import input_value
-from dslc.ir.scalar import Apply, Num, Scalar, dimension
+from dslc.ir.scalar import Apply, Num, dimension
 from dslc.semantics.apply import apply
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, rules_cache
@@ -49,16 +50,21 @@ def _shapes(
     cache = rules_cache(rules, "generate.shapes")
     key = (item, types, attrs.get(item.cut) if item.cut is not None else None)
     if key not in cache:
-        try:
-            results = apply(rules, item.op, [input_value(f"a{k}", type) for k, type in enumerate(types)], attrs)
-            types_found = tuple(value.type for value in results)
-            whole = all(type.is_static and 0 not in type.shape for type in types_found)
-            found: tuple[TensorType, ...] | None = types_found if whole else None
-        except (Mismatch, EvalError, TypeError, ValueError):
-            found = None
-        cache[key] = found
+        found = _applied(rules, item, types, attrs)
+        whole = found is not None and all(type.is_static and 0 not in type.shape for type in found)
+        cache[key] = found if whole else None
     result: tuple[TensorType, ...] | None = cache[key]
     return result
+
+
+def _applied(
+    rules: Rules, item: Item, types: Iterable[TensorType], attrs: dict[str, Any]
+) -> tuple[TensorType, ...] | None:
+    args = [input_value(f"a{k}", type) for k, type in enumerate(types)]
+    try:
+        return tuple(value.type for value in apply(rules, item.op, args, attrs))
+    except (Mismatch, EvalError, TypeError, ValueError):
+        return None
 
 
 def output_types(rules: Rules, item: Item, types: Sequence[TermType]) -> tuple[TermType, ...] | None:
@@ -116,9 +122,22 @@ def _flow(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[s
     results = _shapes(rules, item, types, attrs)
     assert results is not None
     arriving: list[list[list[tuple[frozenset[Place], int]]]] = [[[] for _ in type.shape] for type in results]
-    groups = _groups(rules, item, types, attrs)
+
+    def unknown(group: frozenset[Place]) -> tuple[TensorType, ...] | None:
+        """The results' types where the sizes at some places are one unknown."""
+        return _applied(
+            rules,
+            item,
+            (
+                TensorType(type.dtype, tuple(_SIZE if (k, axis) in group else n for axis, n in enumerate(type.shape)))
+                for k, type in enumerate(types)
+            ),
+            attrs,
+        )
+
+    groups = _groups(types, unknown)
     for group in groups:
-        changed = _with_unknown(rules, item, types, attrs, group)
+        changed = unknown(group)
         if changed is None or any(a.rank != b.rank for a, b in zip(changed, results, strict=True)):
             continue
         for k, type in enumerate(changed):
@@ -154,8 +173,9 @@ def _beside(size: Dim) -> int | None:
 
 
 def _groups(
-    rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[str, Any]
+    types: tuple[TensorType, ...], unknown: Callable[[frozenset[Place]], object]
 ) -> tuple[frozenset[Place], ...]:
+    """The groups of places whose size may be changed while all others stay."""
     places = [(k, axis) for k, type in enumerate(types) for axis in range(type.rank)]
     found: list[frozenset[Place]] = []
     for place in places:
@@ -169,31 +189,8 @@ def _groups(
         by_axis = frozenset({place, *(p for p in partners if p[1] == place[1])})
         if len(by_axis) > 2:
             options.append(by_axis)
-        for group in options:
-            if _with_unknown(rules, item, types, attrs, group) is not None:
-                found.append(group)
-                break
+        found += islice((group for group in options if unknown(group) is not None), 1)
     return tuple(found)
-
-
-def _with_unknown(
-    rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[str, Any], group: frozenset[Place]
-) -> tuple[TensorType, ...] | None:
-    """The results' types where the sizes at some places are one unknown."""
-
-    def size(k: int, axis: int, known: Dim) -> int | Scalar:
-        return _SIZE if (k, axis) in group else known
-
-    args = [
-        input_value(
-            f"a{k}", TensorType(type.dtype, tuple(size(k, axis, known) for axis, known in enumerate(type.shape)))
-        )
-        for k, type in enumerate(types)
-    ]
-    try:
-        return tuple(value.type for value in apply(rules, item.op, args, attrs))
-    except (Mismatch, EvalError, TypeError, ValueError):
-        return None
 
 
 def outputs(rules: Rules, item: Item, args: Terms) -> Terms:
