@@ -15,9 +15,9 @@ from itertools import combinations
 import numpy as np
 
 from dslc.generate.enumeration.fingerprint import mix
-from dslc.generate.enumeration.levels import all_terms
+from dslc.generate.enumeration.levels import Enumerator
 from dslc.generate.enumeration.pairs import in_ranges
-from dslc.generate.enumeration.space import Reader, TermTable, in_first_order, joined_orders
+from dslc.generate.enumeration.space import Reader, TermTable, TypeNumbers, in_first_order, joined_orders
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import Conjecture, Term
 from dslc.interpret.domain import Array
@@ -113,6 +113,22 @@ class Counted:
                 out["inputs out of order"] += int(renamed.sum())
                 out["none of these"] += int((~several & ~constants & ~renamed).sum())
         return out
+
+
+def all_terms(
+    rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0
+) -> tuple[TermTable, Array, TypeNumbers]:
+    """Every term of up to so many operators, whether or not another has its value, and the terms' fingerprints (for counting)."""
+    run = Enumerator(rules, libraries, family, operators, seed, operators, operators, mirrors=True)
+    hashes = [run.leaves(every=True)]
+    for size in range(1, operators + 1):
+        level = run.evaluated(size)
+        hashes.append(level.hashes)
+        rows = np.arange(len(level.types)) + len(run.table)
+        run.table = run.table.plus(run.rows(level, np.arange(len(level.types))))
+        if size < operators:
+            run.values.add(run.table, rows)
+    return run.table, np.concatenate(hashes), run.types
 
 
 def count_graphs(rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0) -> Counted:

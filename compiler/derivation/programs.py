@@ -8,7 +8,7 @@ from functools import cache, partial
 from math import prod
 
 from dslc.derivation.pieces import scopes_of
-from dslc.derivation.steps import DerivationStep
+from dslc.derivation.steps import Path
 from dslc.derivation.targets import summed
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, flat
@@ -26,7 +26,7 @@ class PricedProgram:
     """An equal program of operators and generated operators: how it was derived, and the estimate of its price in seconds."""
 
     value: Value
-    steps: tuple[DerivationStep, ...]
+    steps: Path
     targets: tuple[str, ...]
     seconds: float
 

@@ -23,7 +23,7 @@ from dslc.derivation.layouts import carried
 from dslc.derivation.pieces import Operands, Views, scopes_of, view_of
 from dslc.derivation.programs import Price, PricedProgram, estimated, intensity, operations, unlike
 from dslc.derivation.solver import Miss, MissReason, Shaped, nearer, shaped
-from dslc.derivation.steps import DerivationStep, Steps
+from dslc.derivation.steps import Neighbours, Path, Steps
 from dslc.derivation.targets import instances, missed, products_of
 from dslc.ir.graph import Call, Graph, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, instantiated
@@ -93,11 +93,9 @@ class MemberChoice(Generic[T]):
 def choices(found: Sequence[Sequence[tuple[float, T]]]) -> Iterator[MemberChoice[T]]:
     """One for each member of the programs that were found for it, which come with their prices: the cheapest together first."""
     few = [own[: EACH if len(found) < 4 else 3] for own in found]
-    every = [
-        MemberChoice(sum(price for price, _ in chosen), tuple(each for _, each in chosen))
-        for chosen in islice(product(*few), 4096)
-    ]
-    yield from islice(sorted(every, key=lambda choice: choice.price), TOGETHER)
+    every = islice(product(*few), 4096)
+    for chosen in sorted(every, key=lambda choice: sum(price for price, _ in choice))[:TOGETHER]:
+        yield MemberChoice(sum(price for price, _ in chosen), tuple(each for _, each in chosen))
 
 
 def ranks(states: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
@@ -212,16 +210,15 @@ class DerivationSearch:
         self.steps = Steps(derivations, fingerprint=limits.fingerprint)
         #: by their operators at their sizes
         self.programs: dict[tuple[object, ...], PricedProgram] = {}
-        self.states = 0
         self.complete, self.units = True, False
         self.seen: tuple[Value, ...] = ()
-        self.paths: dict[Value, tuple[DerivationStep, ...]] = {}
+        self.paths: dict[Value, Path] = {}
         self._ranks: dict[tuple[object, ...], tuple[float, int]] = {}
         #: what programs of one call cost, by its sizes; what is known so of a scope; and whether one product is all that is searched
         self._sizes: dict[Shaped, list[float]] = {}
         self._known: dict[Value, float] = {}
         self._alone = False
-        self._near: dict[Value, tuple[tuple[DerivationStep, Value], ...]] = {}
+        self._near: dict[Value, Neighbours] = {}
         self._ways, self._intensity, self._price_of = cache(self._instances), cache(intensity), cache(self.price)
         #: the price of the cheapest program, and how many expressions had led to it
         self._least, self._led = inf, 0
@@ -239,19 +236,15 @@ class DerivationSearch:
         self.units, self._alone = products == 0, products == 1
         until = self.limits.until
         complete = self._explored(start, until.part(WHOLE) if members else until)
-        applications = 0
+        inner: dict[Graph, DerivationSearch] = {}
         if members:
             inner = self._of_members(members, until)
-            applications = sum(each.steps.applications for each in inner.values())
-            complete = complete and all(each.complete for each in inner.values())
             self._joined(start, members, inner, until.part(JOINING))
             self._put_together(start, members, inner, until)
-            self.states = len(self.paths) + sum(each.states for each in inner.values())
-            self.seen = (*self.paths, *(state for each in inner.values() for state in each.seen))
-        self.complete = complete
-        return ProgramsFound(
-            self.ordered(), self.states, self.steps.applications + applications, time.monotonic() - began, complete
-        )
+        self.complete = complete and all(each.complete for each in inner.values())
+        self.seen = (*self.paths, *(state for each in inner.values() for state in each.seen))
+        applications = sum(each.steps.applications for each in (self, *inner.values()))
+        return ProgramsFound(self.ordered(), len(self.seen), applications, time.monotonic() - began, self.complete)
 
     def _explored(self, start: Value, until: Deadline) -> bool:
         """Derivations from one expression, layer by layer; returns whether that was all within the depth."""
@@ -264,7 +257,6 @@ class DerivationSearch:
             complete = self._layers(start, beam, best, until)
             if complete or until.over or self._enough():
                 break
-        self.states, self.seen = len(self.paths), tuple(self.paths)
         return complete
 
     def _layers(self, start: Value, beam: int, best: dict[Value, float], until: Deadline) -> bool:
@@ -300,14 +292,14 @@ class DerivationSearch:
         limits = self.limits
         return len(self.paths) >= min(limits.max_states, max(limits.patient, limits.patience * self._led))
 
-    def _children(self, state: Value) -> tuple[tuple[DerivationStep, Value], ...]:
+    def _children(self, state: Value) -> Neighbours:
         """The expressions one derivation away, found once, as far as time allows."""
-        known = self._near.get(state)
-        if known is None:
-            known = tuple(self.steps.near(state))
-            if not self.steps.until.over:
-                self._near[state] = known
-        return known
+        if state in self._near:
+            return self._near[state]
+        found = tuple(self.steps.near(state))
+        if not self.steps.until.over:
+            self._near[state] = found
+        return found
 
     # ---- several products ----------------------------------------------------------------------------------
 
@@ -366,13 +358,14 @@ class DerivationSearch:
         order = sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps)))
         return tuple({each.value: each for each in reversed(order)}.values())[::-1]
 
-    def nearest(self) -> list[tuple[Value, tuple[DerivationStep, ...]]]:
+    def nearest(self) -> list[tuple[Value, Path]]:
         """The expressions that were looked at, and how they were derived; those nearest to operators first."""
-        order = {
-            state: (distance(state, self.steps.views), len(scopes_of(state)), operations(state), len(steps))
-            for state, steps in self.paths.items()
-        }
-        return [(state, self.paths[state]) for state in sorted(order, key=order.__getitem__)]
+
+        def rank(found: tuple[Value, Path]) -> tuple[float, ...]:
+            state, steps = found
+            return distance(state, self.steps.views), len(scopes_of(state)), operations(state), len(steps)
+
+        return sorted(self.paths.items(), key=rank)
 
     def missed(self, target: str) -> Miss:
         """The reason why no explored expression is an operator, by the one that came nearest to it."""
@@ -428,7 +421,7 @@ class DerivationSearch:
 
     # ---- instantiation -------------------------------------------------------------------------------------
 
-    def _programs(self, state: Value, steps: tuple[DerivationStep, ...]) -> float:
+    def _programs(self, state: Value, steps: Path) -> float:
         """The programs of a state, kept; the price of the cheapest, complete or not."""
         least = self._price(state)
         for targets, value in self._instantiated(state):
@@ -439,7 +432,7 @@ class DerivationSearch:
         known = (self._known.get(node.values[0], inf) for node in topological([state.node]))
         return min(least, *known) if self._alone else least
 
-    def _kept_program(self, value: Value, steps: tuple[DerivationStep, ...], targets: tuple[str, ...]) -> float:
+    def _kept_program(self, value: Value, steps: Path, targets: tuple[str, ...]) -> float:
         """Of programs that differ in layouts only the cheapest is kept, and only such a one gets its normal form."""
         nodes = topological([value.node])
         if sum(isinstance(node, Call) for node in nodes) > 1:

@@ -40,6 +40,10 @@ class DerivationStep:
         return self.rule + "^-1" * self.reverse
 
 
+Path = tuple[DerivationStep, ...]
+Neighbours = tuple[tuple[DerivationStep, Value], ...]
+
+
 def directions(
     rules: Sequence[DerivationDef],
 ) -> tuple[tuple[DerivationStep, t.Derivation, tuple[t.Formula, ...], tuple[t.Formula, ...]], ...]:
@@ -93,7 +97,7 @@ class Steps:
     until: Deadline = FOREVER
     #: scopes taken apart
     views: Views = field(default_factory=dict)
-    _known: dict[Value, tuple[tuple[DerivationStep, Value], ...]] = field(default_factory=dict)
+    _known: dict[Value, Neighbours] = field(default_factory=dict)
     _read: dict[Value, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -122,7 +126,7 @@ class Steps:
         yield from self.of(value)
         yield from self.between(value)
 
-    def of(self, value: Value) -> tuple[tuple[DerivationStep, Value], ...]:
+    def of(self, value: Value) -> Neighbours:
         """The expressions one step away, each once, with the step."""
         found = self._known.get(value)
         if found is None:

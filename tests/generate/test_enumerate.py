@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.counted_graphs import count_graphs, second_hash
+from benchmarks.counted_graphs import all_terms, count_graphs, second_hash
 from dslc.generate.enumeration.checkpoints import Blocks, digest
 from dslc.generate.enumeration.evaluation import EnumerationState, TupleChunk, evaluate_chunk
 from dslc.generate.enumeration.fingerprint import first_hash
-from dslc.generate.enumeration.levels import Enumeration, Enumerator, all_terms
+from dslc.generate.enumeration.levels import Enumeration, Enumerator
 from dslc.generate.enumeration.mappers import forked, serial
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.menu import MenuValues, items

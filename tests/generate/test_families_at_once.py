@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from handmade import add, matrices, taso
 
+from dslc.generate.enumeration import processes
 from dslc.generate.enumeration.processes import FamilyEquations, enumerated, enumerations
 from dslc.generate.general.rules import GeneralRule, generalise
 from dslc.generate.proofs import Proofs

@@ -120,22 +120,6 @@ def _cut_key(hashes: Array, types: Array) -> Array:
     return mix(hashes ^ mix(types.astype(np.uint64) + np.uint64(1)))
 
 
-def all_terms(
-    rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0
-) -> tuple[TermTable, Array, TypeNumbers]:
-    """Every term of up to so many operators, whether or not another has its value, and the terms' fingerprints (for counting)."""
-    run = Enumerator(rules, libraries, family, operators, seed, operators, operators, mirrors=True)
-    hashes = [run.leaves(every=True)]
-    for size in range(1, operators + 1):
-        level = run.evaluated(size)
-        hashes.append(level.hashes)
-        rows = np.arange(len(level.types)) + len(run.table)
-        run.table = run.table.plus(run.rows(level, np.arange(len(level.types))))
-        if size < operators:
-            run.values.add(run.table, rows)
-    return run.table, np.concatenate(hashes), run.types
-
-
 @dataclass
 class Enumerator:
     """All equations between terms of up to so many operators, as far as they don't follow from smaller ones by replacing subterms.
