@@ -20,7 +20,6 @@ from dslc.syntax import tree as t
 _NESTED = "{}"
 
 
-NOTHING = Box((), ())
 CHOICES = 1 << 12  #: ways to give iterators to names that are looked at, of one scope
 
 
@@ -129,9 +128,8 @@ class LeftSide:
             for binder, part in zip(binders, classes, strict=True):
                 before = each.indexes.get(binder.name, part)
                 renamed.update((a, b) for a, b in zip(part, before, strict=True) if a is not b)
-                bound = self._bound(
-                    each, binder, part, Box(*zip(*(places[it] for it in part), strict=True)) if part else NOTHING
-                )
+                own = Box(tuple(places[it][0] for it in part), tuple(places[it][1] for it in part))
+                bound = self._bound(each, binder, part, own)
                 if bound is None:
                     break
                 each = bound
@@ -174,7 +172,7 @@ class LeftSide:
         names = [binder.name for binder in node.binders]
         if view.kind is None and len(names) == 1 and names[0] not in found.indexes and node.where is None:
             # a sum over nothing
-            empty = self._bound(found, node.binders[0], (), NOTHING)
+            empty = self._bound(found, node.binders[0], (), Box((), ()))
             if empty is not None:
                 yield from self._element(node.body, view.body, empty)
             return
