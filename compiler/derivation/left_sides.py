@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import islice, product
@@ -65,7 +65,7 @@ class LeftSide:
     """The left side of a rule, in one application."""
 
     def __init__(self, rule: t.Derivation, formulas: Sequence[t.Formula], operands: Operands) -> None:
-        self.rule, self.formulas, self.operands = rule, formulas, operands
+        self.formulas, self.operands = formulas, operands
         self.ranges = sets_of_indexes(rule)
         #: iterators of one position
         self.single: set[Iter] = set()
@@ -101,35 +101,58 @@ class LeftSide:
     ) -> Iterator[UnknownBindings]:
         if not isinstance(node, t.Traversal) or node.where is not None:
             return
-        names = [place.name for place in node.places if isinstance(place, t.Binder)]
-        if len(names) != len(node.places):
+        binders = [place for place in node.places if isinstance(place, t.Binder)]
+        if len(binders) != len(node.places):
             return
+        names = [binder.name for binder in binders]
         single = {it for it, extent in zip(view.iters, view.box.extents, strict=True) if extent is num(1)}
         self.single |= single
-        for classes in _parts(names, view.iters, found.indexes, single, self._unread(names, view)):
-            each = found
-            renamed: dict[Iter, Scalar] = {}
-            for place, part in zip(node.places, classes, strict=True):
-                assert isinstance(place, t.Binder)
-                box = _part(view, part)
-                if isinstance(place.range, t.Int) and box != Box.of([place.range.value]):
+        ways = _parts(names, view.iters, found.indexes, single, self._unread(names, view))
+        for each, renamed, classes in self._assigned(binders, view.iters, view.box, ways, found):
+            where = {it: (n, k) for n, part in zip(names, classes, strict=True) for k, it in enumerate(part)}
+            each = each.put("order", name if top else _NESTED, tuple(where[it] for it in view.iters))
+            yield from self._body(node.body, replace(view, body=substitute(view.body, renamed)), each)
+
+    def _assigned(
+        self,
+        binders: Sequence[t.Binder],
+        iters: Iters,
+        box: Box,
+        ways: Iterable[tuple[Iters, ...]],
+        found: UnknownBindings,
+    ) -> Iterator[tuple[UnknownBindings, dict[Iter, Scalar], tuple[Iters, ...]]]:
+        """The bindings of ways to give iterators to names, with known iterators for others of the same name."""
+        places = dict(zip(iters, zip(box.low, box.extents, strict=True), strict=True))
+        for classes in ways:
+            each, renamed = found, dict[Iter, Scalar]()
+            for binder, part in zip(binders, classes, strict=True):
+                before = each.indexes.get(binder.name, part)
+                renamed.update((a, b) for a, b in zip(part, before, strict=True) if a is not b)
+                own = Box(tuple(places[it][0] for it in part), tuple(places[it][1] for it in part))
+                bound = self._bound(each, binder, part, own)
+                if bound is None:
                     break
-                if place.name in each.indexes:
-                    before = each.indexes[place.name]
-                    renamed.update(zip(part, before, strict=True))
-                else:
-                    each = each.put("indexes", place.name, part)
-                declared = _name(place.range) or (self.ranges.get(place.name) if place.range is None else None)
-                if declared is not None:
-                    # one set is one box, whatever runs through it
-                    if each.sets.get(declared, box) != box:
-                        break
-                    each = each.put("sets", declared, box)
+                each = bound
             else:
-                body = substitute(view.body, renamed) if renamed else view.body
-                where = {it: (n, k) for n, part in zip(names, classes, strict=True) for k, it in enumerate(part)}
-                each = each.put("order", name if top else _NESTED, tuple(where[it] for it in view.iters))
-                yield from self._body(node.body, replace(view, body=body), each)
+                yield each, renamed, classes
+
+    def _bound(self, found: UnknownBindings, binder: t.Binder, part: Iters, box: Box) -> UnknownBindings | None:
+        """With an index that stands for iterators; None where its set is another box."""
+        if isinstance(binder.range, t.Int) and box != Box.of([binder.range.value]):
+            return None
+        own = (
+            binder.range.id
+            if isinstance(binder.range, t.Name)
+            else None
+            if binder.range
+            else self.ranges.get(binder.name)
+        )
+        if own is not None:
+            # one set is one box, whatever runs through it
+            if found.sets.get(own, box) != box:
+                return None
+            found = found.put("sets", own, box)
+        return found if binder.name in found.indexes else found.put("indexes", binder.name, part)
 
     def _unread(self, names: Sequence[str], view: ScopeView) -> Mapping[str, Collection[Iter]]:
         """For indexes at which a condition says that terms read: the iterators at which too little is read for that."""
@@ -149,38 +172,15 @@ class LeftSide:
         names = [binder.name for binder in node.binders]
         if view.kind is None and len(names) == 1 and names[0] not in found.indexes and node.where is None:
             # a sum over nothing
-            empty = self._summed(found, names[0], (), Box((), ()))
+            empty = self._bound(found, node.binders[0], (), Box((), ()))
             if empty is not None:
                 yield from self._element(node.body, view.body, empty)
             return
         if view.kind != node.kind or node.where is not None:
             return
-        extents = dict(zip(view.sums, view.sum_extents, strict=True))
-        sizes = {binder.name: binder.range.value for binder in node.binders if isinstance(binder.range, t.Int)}
-        for classes in _parts(names, view.sums, found.indexes):
-            each, renamed = found, dict[Iter, Scalar]()
-            for name, part in zip(names, classes, strict=True):
-                box = Box.of([extents[it] for it in part])
-                if name in sizes and box != Box.of([sizes[name]]):
-                    break
-                if name in each.indexes:
-                    renamed.update(zip(part, each.indexes[name], strict=True))
-                    if each.sets.get(self.ranges.get(name, ""), box) != box:
-                        break
-                else:
-                    summed = self._summed(each, name, part, box)
-                    if summed is None:
-                        break
-                    each = summed
-            else:
-                yield from self._element(node.body, substitute(view.body, renamed) if renamed else view.body, each)
-
-    def _summed(self, found: UnknownBindings, name: str, part: Iters, box: Box) -> UnknownBindings | None:
-        """With an index of a sum; None where its set is another box already."""
-        found = found.put("indexes", name, part)
-        if name not in self.ranges:
-            return found
-        return found.put("sets", self.ranges[name], box) if found.sets.get(self.ranges[name], box) == box else None
+        ways = _parts(names, view.sums, found.indexes)
+        for each, renamed, _ in self._assigned(node.binders, view.sums, Box.of(view.sum_extents), ways, found):
+            yield from self._element(node.body, substitute(view.body, renamed), each)
 
     # ---- elements ------------------------------------------------------------------------------------------
 
@@ -379,11 +379,6 @@ def at_index(name: str) -> str:
 
 def _name(node: t.Expr | None) -> str | None:
     return node.id if isinstance(node, t.Name) else None
-
-
-def _part(view: ScopeView, part: Iters) -> Box:
-    places = [view.iters.index(it) for it in part]
-    return Box(tuple(view.box.low[k] for k in places), tuple(view.box.extents[k] for k in places))
 
 
 def _parts(

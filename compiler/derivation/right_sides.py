@@ -36,8 +36,7 @@ class RightSide:
     """The right side of a rule, in one application; raises Unfit where something is not determined or does not fit."""
 
     def __init__(self, rule: t.Derivation, found: UnknownBindings, operands: Operands, dtype: DType) -> None:
-        self.rule, self.operands, self.dtype = rule, operands, dtype
-        self.found = found
+        self.found, self.operands, self.dtype = found, operands, dtype
         self.built: dict[str, BuiltValue] = {}
         self.ranges = sets_of_indexes(rule)
 

@@ -257,7 +257,7 @@ def _shaped(rules: Rules, op: OperatorDef, sizes: InputSizes) -> tuple[list[Shap
     # passing ones are dimensions of the result, whatever the attributes are
     passing = [{p for dims in f.outputs for groups in dims for group in groups for p in group} for f in flows]
     places = {(k, axis) for k, shape in enumerate(trial) for axis in range(len(shape))}
-    sliding = set() if _of_any_rank(op) else places - shared - set.intersection(*passing)
+    sliding = set() if _of_any_rank(op) else places - shared - passing[0].intersection(*passing)
 
     def size(k: int, axis: int, window: int) -> int:
         if (k, axis) in sliding:
