@@ -258,7 +258,8 @@ class KeptVerdicts:
     """
 
     def __init__(self, folder: Path | None, limit: float) -> None:
-        self._folder, self._limit = folder, limit
+        self._limit = limit
+        self._guards = None if folder is None else Store(folder / "guards")
         self._proofs = None if folder is None else own_evidence(folder)
 
     def verdict(self, digest: str) -> RuleVerdict | None:
@@ -276,14 +277,12 @@ class KeptVerdicts:
 
     def guards(self, digest: str) -> tuple[str, ...] | None:
         """The guards that were found for a wrong rule."""
-        if self._folder is None:
-            return None
-        found = Store(self._folder / "guards").get_json(f"{stamp()}-{digest}")
+        found = None if self._guards is None else self._guards.get_json(f"{stamp()}-{digest}")
         return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
     def keep_guards(self, digest: str, guards: Sequence[str]) -> None:
-        if self._folder is not None:
-            Store(self._folder / "guards").put_json(f"{stamp()}-{digest}", list(guards))
+        if self._guards is not None:
+            self._guards.put_json(f"{stamp()}-{digest}", list(guards))
 
 
 def write_proofs(path: Path, imported: Sequence[ImportedRule]) -> str:

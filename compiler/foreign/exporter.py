@@ -30,13 +30,16 @@ DRAWS = 4  #: draws of instances on which a reading is checked
 MOST_INPUTS = 5  #: inputs; a rule with more is not compared with its reverse in every way
 
 # the ranks of results that no operand tells
-_RANKS = {"conv2d": 4, "enlarge": 4, "constant_iconv": 4, "constant_pool": 4, "constant_imm": 2, "merge_gconv": 4,
-          "batchnorm": 4, "broadcast_add": 4, "fuse_conv_batchnorm_alpha_var": 4, "fuse_conv_batchnorm_bias": 1,
-          **dict.fromkeys(POOLS, 4)}  # fmt: skip
+_RANKS = {
+    **dict.fromkeys((*POOLS, "conv2d", "enlarge", "constant_iconv", "constant_pool", "merge_gconv", "batchnorm"), 4),
+    **dict.fromkeys(("broadcast_add", "fuse_conv_batchnorm_alpha_var"), 4),
+    "constant_imm": 2,
+    "fuse_conv_batchnorm_bias": 1,
+}
 
 
 _MODES = {name or "none": number for number, name in ACTIVATIONS.items()}
-# what a reading writes where the file names no epsilon
+# the epsilon of a reading where the file names none
 _EPSILON = 1e-5
 
 
@@ -63,37 +66,33 @@ def export_rule(
     Raises:
         DslcError: E1002 with what cannot be expressed.
     """
-    syntax = sub.syntax
+    syntax, reader = sub.syntax, _Reader(sub)
     try:
         if syntax.partial:
             raise InexpressibleCall("a partial substitution", syntax.span)
-        found = []
-        for at, (rule, inputs) in enumerate(directions_of(sub)):
-            if _check(rules, _ordered(sub, rule, inputs, at == 1), rule) and wider is not None:
-                wider.append(rule.name)
-            found.append(rule)
-    except InexpressibleCall as problem:
-        message = f"`{sub.name}` is not written: {problem}"
-        raise DslcError([Diagnostic("E1002", message, problem.span or syntax.span)]) from None
-    return tuple(found)
-
-
-def directions_of(sub: SubstitutionDef) -> list[tuple[ForeignRule, dict[str, int]]]:
-    """The rule and its reverse, each with the numbers of its inputs. Raises InexpressibleCall."""
-    syntax, reader = sub.syntax, _Reader(sub)
-    rule = reader.rule(syntax.name)
-    found = [(rule, reader.inputs)]
-    if syntax.arrow == "<=>":
+        rule = reader.rule(syntax.name)
+        found = [(rule, reader.inputs)]
         kept = reverse_of(sub)
-        if kept is not None:
+        if syntax.arrow == "<=>" and kept is not None:
             name, order = kept
             numbers = [reader.inputs[param.name] for param in syntax.params]
             renamed = {number: numbers[at] for number, at in zip(numbers, order, strict=True)}
             inputs = {param: renamed[number] for param, number in reader.inputs.items()}
             found.append((reversed_rule(rule, name, renamed), inputs))
-        elif not is_own_reverse(rule):
+        elif syntax.arrow == "<=>" and not is_own_reverse(rule):
             found.append((reversed_rule(rule, f"{syntax.name}_reversed"), reader.inputs))
-    return found
+        for at, (each, inputs) in enumerate(found):
+            # tensors in the order in which a translation of the rule has them
+            used = each.inputs()
+            places = {name: used.index(number) if number in used else len(used) for name, number in inputs.items()}
+            params = tuple(sorted(syntax.params, key=lambda param: places[param.name]))
+            forward = replace(sub, syntax=replace(syntax, params=params, arrow="=>"))
+            if _check(rules, reversed_syntax(sub, params) if at else forward, each) and wider is not None:
+                wider.append(each.name)
+    except InexpressibleCall as problem:
+        message = f"`{sub.name}` is not written: {problem}"
+        raise DslcError([Diagnostic("E1002", message, problem.span or syntax.span)]) from None
+    return tuple(each for each, _ in found)
 
 
 def is_own_reverse(rule: ForeignRule) -> bool:
@@ -101,14 +100,6 @@ def is_own_reverse(rule: ForeignRule) -> bool:
     inputs = rule.inputs()
     orders = itertools.permutations(inputs) if len(inputs) <= MOST_INPUTS else iter([inputs])
     return any(reversed_rule(rule, rule.name, dict(zip(inputs, order, strict=True))) == rule for order in orders)
-
-
-def _ordered(sub: SubstitutionDef, rule: ForeignRule, inputs: Mapping[str, int], reverse: bool) -> SubstitutionDef:
-    """One direction of a substitution, its tensors in the order in which a translation of the rule has them."""
-    syntax, order = sub.syntax, rule.inputs()
-    places = {name: order.index(number) if number in order else len(order) for name, number in inputs.items()}
-    params = tuple(sorted(syntax.params, key=lambda param: places[param.name]))
-    return reversed_syntax(sub, params) if reverse else replace(sub, syntax=replace(syntax, params=params, arrow="=>"))
 
 
 def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -15,6 +17,8 @@ from numpy.random import Generator, default_rng
 from onnx import TensorProto, TensorShapeProto, helper, numpy_helper
 
 from dslc.onnx.protos import every_node
+
+Uses: TypeAlias = dict[str, list[tuple[onnx.NodeProto, int]]]
 
 # operators that pass elements of their first input on
 _MOVES = frozenset(
@@ -179,15 +183,12 @@ def _draw(spec: InputSpec, generator: Generator) -> Any:
 def _ranges(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
     """For each integer input the values that all its uses allow, as [low, high)."""
     graph = model.graph
-    weights = {tensor.name: tensor for tensor in graph.initializer}
+    weights = {tensor.name for tensor in graph.initializer}
     integers = [v for v in graph.input if v.name not in weights and is_integer(v.type.tensor_type.elem_type)]
     if not integers:
         return {}
-    uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-    for node in every_node(graph.node):
-        for position, name in enumerate(node.input):
-            uses.setdefault(name, []).append((node, position))
-    facts = _Facts(model, weights)
+    uses = uses_of(every_node(graph.node))
+    facts = _Facts(model)
     out = {}
     for value in integers:
         wide = (0, 256 if value.type.tensor_type.elem_type == TensorProto.UINT8 else 127)
@@ -198,9 +199,16 @@ def _ranges(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
     return out
 
 
-def _limits(
-    name: str, uses: Mapping[str, list[tuple[onnx.NodeProto, int]]], facts: _Facts
-) -> Iterator[tuple[int, int]]:
+def uses_of(nodes: Iterable[onnx.NodeProto]) -> Uses:
+    """The nodes that read each value, and the places of the value among their operands."""
+    uses: Uses = {}
+    for node in nodes:
+        for position, name in enumerate(node.input):
+            uses.setdefault(name, []).append((node, position))
+    return uses
+
+
+def _limits(name: str, uses: Uses, facts: _Facts) -> Iterator[tuple[int, int]]:
     """The limits that each use of a value, or of something that holds its elements, sets."""
     seen, todo = {name}, [name]
     while todo:
@@ -250,49 +258,38 @@ def is_integer(elem_type: int) -> bool:
 
 
 class _Facts:
-    """Shapes and single numbers of a model's values; shape inference runs once, when something asks."""
+    """Shapes and single numbers of a model's values; shape inference runs once, on demand."""
 
-    def __init__(self, model: onnx.ModelProto, weights: Mapping[str, TensorProto]) -> None:
+    def __init__(self, model: onnx.ModelProto) -> None:
         self._model = model
-        self._weights = weights
-        self._constants = {
-            node.output[0]: attribute.t
-            for node in model.graph.node
-            if node.op_type == "Constant"
-            for attribute in node.attribute
-            if attribute.name == "value"
+        held = [node for node in model.graph.node if node.op_type == "Constant"]
+        self._tensors = {node.output[0]: one.t for node in held for one in node.attribute if one.name == "value"}
+        self._tensors |= {tensor.name: tensor for tensor in model.graph.initializer}
+
+    @cached_property
+    def _inferred(self) -> dict[str, tuple[int | None, ...]]:
+        inferred = self._model
+        with suppress(onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError):
+            if inferred.ByteSize() < 1 << 30:
+                inferred = onnx.shape_inference.infer_shapes(inferred)
+        values = (*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output)
+        types = {value.name: value.type.tensor_type for value in values if value.type.HasField("tensor_type")}
+        return {
+            name: tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in type.shape.dim)
+            for name, type in types.items()
+            if type.HasField("shape")
         }
-        self._inferred: dict[str, tuple[int | None, ...]] | None = None
 
     def shape(self, name: str) -> tuple[int | None, ...] | None:
-        for known in (self._weights, self._constants):
-            if name in known:
-                return tuple(int(size) for size in known[name].dims)
-        if self._inferred is None:
-            self._inferred = _infer(self._model)
-        return self._inferred.get(name)
+        return tuple(self._tensors[name].dims) if name in self._tensors else self._inferred.get(name)
 
     def size(self, name: str, axis: int) -> int | None:
         shape = self.shape(name)
         return None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
 
     def number(self, name: str) -> int | None:
-        tensor = self._weights.get(name) or self._constants.get(name)
+        tensor = self._tensors.get(name)
         if tensor is None or tensor.data_location == TensorProto.EXTERNAL:
             return None
         array = numpy_helper.to_array(tensor)
         return int(array.reshape(-1)[0]) if array.size == 1 and np.issubdtype(array.dtype, np.number) else None
-
-
-def _infer(model: onnx.ModelProto) -> dict[str, tuple[int | None, ...]]:
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model) if model.ByteSize() < 1 << 30 else model
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError):
-        inferred = model
-    return {
-        value.name: tuple(
-            dim.dim_value if dim.HasField("dim_value") else None for dim in value.type.tensor_type.shape.dim
-        )
-        for value in (*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output)
-        if value.type.HasField("tensor_type") and value.type.tensor_type.HasField("shape")
-    }

@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto
 
-from dslc.onnx.inputs import InputSpec, draw, is_integer, numpy_type
+from dslc.onnx.inputs import InputSpec, Uses, draw, is_integer, numpy_type, uses_of
 from dslc.onnx.protos import captured, domain_of, operand_types, opset_of, schema_of
 
 Kind = Literal["extremes", "zeros", "edges", "logarithms"]
@@ -98,12 +98,8 @@ def only_numbers(model: onnx.ModelProto) -> frozenset[str]:
 
     Of integers and conditions also none becomes a floating-point number.
     """
-    uses: dict[str, list[tuple[NodeProto, int]]] = {}
-    hidden: set[str] = set()
-    for node in model.graph.node:
-        hidden.update(captured(node))
-        for position, name in enumerate(node.input):
-            uses.setdefault(name, []).append((node, position))
+    uses = uses_of(model.graph.node)
+    hidden = {name for node in model.graph.node for name in captured(node)}
     opset = opset_of(model) or 0
     weights = {tensor.name for tensor in model.graph.initializer}
     return frozenset(
@@ -115,9 +111,7 @@ def only_numbers(model: onnx.ModelProto) -> frozenset[str]:
     )
 
 
-def _plain(
-    name: str, uses: Mapping[str, list[tuple[NodeProto, int]]], hidden: set[str], opset: int, floating: bool
-) -> bool:
+def _plain(name: str, uses: Uses, hidden: set[str], opset: int, floating: bool) -> bool:
     seen, todo = {name}, [name]
     while todo:
         at = todo.pop()
