@@ -93,7 +93,7 @@ def why_nots(
     from dslc.cli.rule_tests import newest_opset
     from dslc.errors import Diagnostic, DslcError
     from dslc.match import compile_directions, why_not
-    from dslc.match.coming_before import before
+    from dslc.match.enabling_rules import before
     from dslc.onnx.importer import import_model
     from dslc.prove.known.resting import trust_locks
     from dslc.semantics.installed import library_of

@@ -21,7 +21,7 @@ from dslc.codegen.host.compiler import NotBuilt
 from dslc.cost.compare import Reference, compare
 from dslc.cost.targets import LIBRARY
 from dslc.errors import DslcError
-from dslc.fuse.checked import Drawn, drawn
+from dslc.fuse.kernel_checks import Drawn, drawn
 from dslc.fuse.templates import TemplatesOn, Written
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import Call, Graph, Node, Value, input_value, rebuild, with_args

@@ -96,7 +96,7 @@ def _packing(nodes: tuple[tuple[int, ...], ...], values: tuple[float, ...]) -> l
 
 
 def _acyclic(graph: Graph, offers: Sequence[Offer], worth: Worth) -> list[Offer]:
-    """Those of some offers, the best first, that can be nodes of one graph."""
+    """Select the offers, the best first, that can be nodes of one graph."""
     ordered = sorted(offers, key=lambda offer: -worth(offer))
     try:
         folded(graph, [offer.group for offer in ordered])
