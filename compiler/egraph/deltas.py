@@ -92,9 +92,9 @@ class EGraphDelta:
         return out
 
     def unknown(self, prefilter: SitePrefilter) -> dict[Call, None]:
-        """The calls of which it is not known whether an outline lets them through where that is known of the e-graph before.
+        """The calls of which it is not known whether a prefilter lets them through where that is known of the e-graph before.
 
-        Every match that the e-graph before did not have, and whose top has this outline, has one of these as its top.
+        Every match that the e-graph before did not have, and whose top has this prefilter, has one of these as its top.
         """
         found = self._unknown.get(prefilter)
         if found is None:

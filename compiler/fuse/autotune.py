@@ -286,7 +286,7 @@ class Autotuner:
         """
         subject = Subject(program, weights)
         # kernels of unknown sizes keep their names
-        nodes = self._nodes_model(subject) if library is None else self._open_model(subject)
+        nodes = self._nodes_model(subject, bound=library is None)
         if nodes is None:
             return inf
         model, path = nodes, ""
@@ -650,29 +650,24 @@ class Autotuner:
         copies = copies or self._copies(subject, lambda: self._nodes(subject, "", 1))
         return self._seconds(Sample(words, model, copies, self._weights(subject), layout=False), turn)
 
-    def _nodes_model(self, subject: Subject) -> bytes | None:
-        """The nodes of a program as a model with inputs for its holes, at the sizes at which is measured."""
+    def _nodes_model(self, subject: Subject, bound: bool = True) -> bytes | None:
+        """The nodes of a program as a model with inputs for its holes, at the sizes at which is measured.
+
+        `bound`: whether the nodes are of these sizes, too, and not the inputs only.
+        """
         program = subject.program
-        bind = {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
+        named = {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
+        bind = named if bound else None
         try:
             found, _ = node_model(
                 program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind, scopes=True
             )
         except DslcError:
             return None
-        data: bytes = found.SerializeToString(deterministic=True)
-        return data
-
-    def _open_model(self, subject: Subject) -> bytes | None:
-        """The same, where only the inputs are of the sizes at which is measured."""
-        program = subject.program
-        try:
-            found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, scopes=True)
-        except DslcError:
-            return None
-        for info, type in zip(found.graph.input, self._types(program.inputs), strict=True):
-            for dimension, size in zip(info.type.tensor_type.shape.dim, type.shape, strict=True):
-                dimension.dim_value = size
+        if not bound:
+            for info, type in zip(found.graph.input, self._types(program.inputs), strict=True):
+                for dimension, size in zip(info.type.tensor_type.shape.dim, type.shape, strict=True):
+                    dimension.dim_value = size
         data: bytes = found.SerializeToString(deterministic=True)
         return data
 

@@ -138,11 +138,6 @@ class WorkSizes:
         return self.elements(type) * type.dtype.bytes
 
 
-def work_of(scope: Scope, operands: tuple[TensorType, ...], sizes: WorkSizes, numbers: Numbers = ()) -> NodeWork:
-    """Count the work of one expression; `numbers` are those that operands hold everywhere, where that is known."""
-    return _Counting(scope, operands, sizes, numbers).work()
-
-
 class _Counting:
     """One scope: its iterators' ranges, and what was found in its body so far."""
 
@@ -333,7 +328,7 @@ class Profiles:
         key = (node.scope, tuple(arg.type for arg in node.args), numbers)
         found = self._works.get(key)
         if found is None:
-            found = self._works[key] = work_of(node.scope, key[1], self.sizes, numbers)
+            found = self._works[key] = _Counting(node.scope, key[1], self.sizes, numbers).work()
         return found
 
     def _profile(self, node: Call | ScopeNode) -> Profile | None:

@@ -212,7 +212,8 @@ def _check_closed(rule: CompiledRule) -> None:
         elif isinstance(statement, t.Let | t.LetMany):
             used = statement.value
         elif isinstance(statement, t.Const):
-            used = (statement.type, t.Nested(_const_scope(statement), None, None, span=statement.span))
+            scope = t.Traversal(statement.target.places or (), None, statement.value, span=statement.span)
+            used = (statement.type, t.Nested(scope, None, None, span=statement.span))
         elif isinstance(statement, t.Where):
             used = statement.conditions
         else:
@@ -225,7 +226,3 @@ def _check_closed(rule: CompiledRule) -> None:
             known |= set(statement.names)
         elif isinstance(statement, t.Const):
             known.add(statement.target.name)
-
-
-def _const_scope(statement: t.Const) -> t.Traversal:
-    return t.Traversal(statement.target.places or (), None, statement.value, span=statement.span)

@@ -19,7 +19,7 @@ Kind: TypeAlias = tuple[TensorType | None, bool] | Value
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """The calls that an outline lets through, in the order of the index."""
+    """The calls that a prefilter lets through, in the order of the index."""
 
     calls: tuple[Call, ...]
     members: frozenset[Call]
@@ -41,7 +41,7 @@ class IndexMemory:
     #: what a call looks like by itself, and the number of each look: calls of one differ in nothing but what produces their arguments
     signatures: dict[Call, int] = field(default_factory=dict)
     numbers: dict[object, int] = field(default_factory=dict)
-    #: the looks that an outline lets through as far as they say, and those that it does not
+    #: the signatures that a prefilter lets through as far as they say, and those that it does not
     verdicts: dict[object, dict[int, bool]] = field(default_factory=dict)
     within: dict[Call, set[Value]] = field(default_factory=dict)
     rests: dict[tuple[Head, tuple[str, ...]], AttrSet] = field(default_factory=dict)

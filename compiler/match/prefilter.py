@@ -1,6 +1,6 @@
 """Prefilters of sites by operator, literals and operands: tested once for each call, for all rules together (a discrimination key).
 
-A thousand rules share some hundred outlines. An outline sees no names: it lets through every call that can match, and some that
+A thousand rules share some hundred prefilters. A prefilter sees no names: it lets through every call that can match, and some that
 cannot. What it refuses no rule has to try.
 """
 
@@ -63,7 +63,7 @@ class _Parts:
 
 
 class SitePrefilter:
-    """An outline, one object for all sites that have it. Made by `outlines`."""
+    """A prefilter, one object for all sites that have it. Made by `prefilters`."""
 
     __slots__ = ("_parts", "_rules", "_tests", "below", "nested", "operator", "operators")
 
@@ -73,7 +73,7 @@ class SitePrefilter:
         self._rules = rules
         #: the operator of the calls that it lets through, None for any
         self.operator = parts.operator
-        #: the outlines of what its calls have to read
+        #: the prefilters of what its calls have to read
         self.below: tuple[SitePrefilter, ...] = tuple(
             [need.prefilter for need in parts.needs if isinstance(need, From)]
         )
@@ -290,7 +290,7 @@ def prefilters(
     constants: frozenset[str],
     predicates: dict[str, frozenset[str]],
 ) -> tuple[SitePrefilter, ...]:
-    """The outline of every site of a pattern, equal ones as one object.
+    """The prefilter of every site of a pattern, equal ones as one object.
 
     Args:
         quick: what the types of tensor variables say at first sight.
@@ -360,7 +360,7 @@ def type_of(literal: Any) -> type:
 
 
 def _anonymous(quick: QuickType) -> QuickType:
-    """A quick type with other names: what they are called matters to no outline."""
+    """A quick type with other names: what they are called matters to no prefilter."""
     names: dict[str, str] = {}
 
     def entry(declared: str | int | None) -> str | int | None:

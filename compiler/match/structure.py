@@ -81,7 +81,7 @@ class Structure:
         self._index = index
         self._trace = trace
         self._sites = rule.left.sites
-        self._outlines = rule.prefilters
+        self._prefilters = rule.prefilters
         self._members: dict[int, frozenset[Call]] = {}
         self._types: dict[tuple[str, TensorType], Bindings | None] = {}
         self._tops = frozenset(rule.left.tops)
@@ -113,11 +113,12 @@ class Structure:
                             yield from self._tops_from(rest, state)
 
     def _fitting(self, site: int) -> Fitting:
-        return self._outlines[site].fitting(self._index)
+        return self._prefilters[site].fitting(self._index)
 
     def frequency(self, top: int) -> tuple[int, int]:
         """Less for a part that fewer calls can be."""
-        return (min(self._count(site) for site in self._subtree(top)), top)
+        sites = (leaf for leaf, _ in self._rule.left.paths[top] if isinstance(leaf, int))
+        return (min(map(self._count, sites)), top)
 
     def _count(self, site: int) -> int:
         operator = self._sites[site].operator
@@ -163,9 +164,6 @@ class Structure:
                     yield from self._tops_from(rest, found)
 
     # ---- where to look -----------------------------------------------------------------------------------------
-
-    def _subtree(self, top: int) -> list[int]:
-        return [leaf for leaf, _ in self._rule.left.paths[top] if isinstance(leaf, int)]
 
     def _anchors(self, top: int, state: MatchState) -> list[Anchor]:
         out: list[Anchor] = []
@@ -310,7 +308,7 @@ class Structure:
         names: dict[str, Any],
         pending: list[Pending],
     ) -> bool:
-        # literals are part of the outline
+        # literals are part of the prefilter
         tested = self._trace is None and site.inverse is None
         for name, pattern in site.open_attrs if tested else site.attrs:
             if name not in attrs:
@@ -414,7 +412,8 @@ class Structure:
                 if position in taken.values() or operand in seen:
                     continue
                 now = {**taken, at: position}
-                if pairs and not _ascending(now, pairs):
+                # exchangeable arguments have operands in the graph's order
+                if any(now[i] >= now[j] for i, j in pairs if i in now and j in now):
                     continue
                 seen.add(operand)
                 for found in self._pattern(args[at], operand, state):
@@ -566,8 +565,3 @@ class Structure:
 
 def _single(chosen: Sequence[int]) -> Places:
     return tuple([(k,) for k in chosen])
-
-
-def _ascending(taken: dict[int, int], pairs: Sequence[tuple[int, int]]) -> bool:
-    """Return whether exchangeable arguments have operands in the graph's order."""
-    return all(taken[i] < taken[j] for i, j in pairs if i in taken and j in taken)
