@@ -278,7 +278,7 @@ def kept(
         def library(self, found: Iterable[TunedKernel], seconds: float = inf) -> None:
             return None
 
-    monkeypatch.setattr(search, "Trials", Invented)
+    monkeypatch.setattr(search, "Autotuner", Invented)
     costs = CostModel(rules, Counted(), lambda inputs, outputs: b"", 17)
     return [words(one.tried.program) for one in search.fused(whole, rules, costs, 17).story.kept]
 
@@ -298,7 +298,7 @@ def test_what_there_was_no_time_for_goes_on_where_it_stopped(std: Rules, monkeyp
             return out
 
     late_already = False
-    monkeypatch.setattr(search, "Trials", Hurried)
+    monkeypatch.setattr(search, "Autotuner", Hurried)
     costs = CostModel(std, Counted(), lambda inputs, outputs: b"", 17)
     fusing = search.Fusing(softened(std), std, costs, 17, FOREVER, {}, None, 10, None, False)
     assert fusing.run().story.late and tried == ["exp softmax"]
