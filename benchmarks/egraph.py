@@ -23,7 +23,7 @@ from math import prod
 from pathlib import Path
 
 from benchmarks.zoo import build
-from dslc.egraph.extract.growing import GrowingExtraction
+from dslc.egraph.extract.incremental import IncrementalExtraction
 from dslc.egraph.graph import EGraph
 from dslc.egraph.incremental_matches import IncrementalMatches
 from dslc.egraph.rewrite import Caps, apply_matches, step
@@ -117,7 +117,7 @@ class Times:
 
 
 #: an e-graph, its best program, and where rules match in it
-State = tuple[EGraph, GrowingExtraction, IncrementalMatches]
+State = tuple[EGraph, IncrementalExtraction, IncrementalMatches]
 
 
 def one(state: State, rule: CompiledRule, rng: random.Random, times: Times, caps: Caps) -> State:
@@ -156,7 +156,7 @@ def measured(
     egraph: EGraph, rules: Sequence[CompiledRule], steps: int, joint: bool, rng: random.Random, caps: Caps
 ) -> tuple[Times, Times]:
     """Steps as children of one state, and as random walks from it."""
-    state = (egraph, GrowingExtraction(egraph, Prices(), joint), IncrementalMatches(View(egraph)))
+    state = (egraph, IncrementalExtraction(egraph, Prices(), joint), IncrementalMatches(View(egraph)))
     state[1].best()
     usable = live(state[2].view, rules)
     children, walks = Times(), Times()
@@ -175,7 +175,7 @@ def measured(
     return children, walks
 
 
-def clone_of(egraph: EGraph, growing: GrowingExtraction) -> tuple[float, float]:
+def clone_of(egraph: EGraph, growing: IncrementalExtraction) -> tuple[float, float]:
     """Milliseconds of an e-graph's clone (the least of ten medians), and kB that one takes with its extraction."""
     took = []
     for _ in range(200):
@@ -240,7 +240,7 @@ def main() -> None:
                 _profile(egraph, used, options.steps, rng, caps)
                 continue
             for joint in (False, True):
-                growing = GrowingExtraction(egraph, Prices(), joint)
+                growing = IncrementalExtraction(egraph, Prices(), joint)
                 growing.best()
                 clone, memory = clone_of(egraph, growing)
                 both = measured(egraph, used, options.steps, joint, rng, caps)

@@ -21,10 +21,10 @@ from dslc.derivation.calls import read_call
 from dslc.derivation.programs import unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
+from dslc.fuse.autotune import Autotuner, Subject
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import Cyclic, folded
 from dslc.fuse.profile import WorkSizes
-from dslc.fuse.trials import Subject, Trials
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, replace
 from dslc.ir.holes import hole, program
 from dslc.prove.exact.answers import Equal
@@ -45,7 +45,7 @@ class Bench:
     """Kernels of programs, measured."""
 
     rules: Rules
-    trials: Trials
+    trials: Autotuner
 
     def kernels(self, whole: Graph, only: bool) -> float:
         """Seconds of a program whose scopes are kernels, and its operators too where nothing else runs: `only`."""
@@ -94,7 +94,7 @@ def measured(rules: Rules, text: str, depth: int, states: float, seconds: float)
     with CostCache() as costs:
         measurer = Measurer(this_machine(1), costs)
         try:
-            bench = Bench(rules, Trials(rules, measurer, WorkSizes(), 17))
+            bench = Bench(rules, Autotuner(rules, measurer, WorkSizes(), 17))
             runtime = sum(bench.call(node) for node in given.nodes() if isinstance(node, Call))
             kernel = bench.kernels(given, True)
             best: dict[bool, tuple[float, str]] = {True: (inf, ""), False: (inf, "")}

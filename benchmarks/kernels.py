@@ -35,7 +35,7 @@ from dslc.cost.process import ModelFile, Worker
 from dslc.cost.timing import race
 from dslc.errors import DslcError
 from dslc.folders import cache_folder
-from dslc.fuse.fused import FusingStory, fused
+from dslc.fuse.fusion import FusingStory, fused
 from dslc.kernels import note, prepared
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model

@@ -39,7 +39,7 @@ class _Told(Compiler):
         return running
 
 
-class Ahead:
+class BackgroundCompiler:
     """Compiles kernels into the cache of objects, where `build` finds them; a failure is `build`'s to tell.
 
     A context manager, which ends the compiler that runs.
@@ -54,7 +54,7 @@ class Ahead:
         self._halts = 0
         self._closed = False
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> BackgroundCompiler:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,7 +21,7 @@ from dslc.interpret.draws import elements
 from dslc.ir.graph import Call, Graph, Kernel, ScopeNode, Value, topological
 from dslc.match import CompiledRule, GraphIndex, compile_directions, find_matches, replacements
 from dslc.match import why_not as unmatched
-from dslc.match.coming_before import before
+from dslc.match.enabling_rules import before
 from dslc.match.recipe import Refused
 from dslc.match.why_not import Explanation
 from dslc.mutate.correct import corrections, differing, wrong_at

@@ -26,7 +26,7 @@ from dslc.cuda.devices import OWN as DEVICES_OWN
 from dslc.cuda.devices import Device
 from dslc.cuda.planning import Generable, Wants
 from dslc.errors import DslcError
-from dslc.fuse.checked import Drawn, drawn
+from dslc.fuse.kernel_checks import Drawn, drawn
 from dslc.fuse.templates import TemplatesOn, Written
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Call, Graph, Node, Value, input_value, rebuild, with_args

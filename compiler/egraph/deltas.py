@@ -1,4 +1,4 @@
-"""What became of an e-graph since it was another one: which answers about that still hold."""
+"""Differences of an e-graph and an earlier one, by which answers about that one are known to hold still."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Node
-from dslc.match.outline import Outline
+from dslc.match.prefilter import SitePrefilter
 
 
 class EGraphDelta:
@@ -22,7 +22,7 @@ class EGraphDelta:
     ) -> None:  # fmt: skip
         """`seen`: the e-nodes that are seen of each, beside weights; all where None. `between`: the difference in two steps."""
         self._old, self._egraph, self._seen, self._between = before, egraph, seen, between
-        self._unknown: dict[Outline, dict[Call, None]] = {}
+        self._unknown: dict[SitePrefilter, dict[Call, None]] = {}
 
     @cached_property
     def classes(self) -> frozenset[int]:
@@ -54,7 +54,7 @@ class EGraphDelta:
 
     @property
     def added(self) -> int:
-        """How many e-nodes there are that were not there, seen or not."""
+        """The number of e-nodes that were not there before, seen or not."""
         return len(self._added)
 
     @cached_property
@@ -91,14 +91,14 @@ class EGraphDelta:
                     out.setdefault(node.op, {})[node] = None
         return out
 
-    def unknown(self, outline: Outline) -> dict[Call, None]:
-        """The calls of which it is not known whether an outline lets them through where that is known of the e-graph before.
+    def unknown(self, prefilter: SitePrefilter) -> dict[Call, None]:
+        """The calls of which it is not known whether a prefilter lets them through where that is known of the e-graph before.
 
-        Every match that the e-graph before did not have, and whose top has this outline, has one of these as its top.
+        Every match that the e-graph before did not have, and whose top has this prefilter, has one of these as its top.
         """
-        found = self._unknown.get(outline)
+        found = self._unknown.get(prefilter)
         if found is None:
-            found = self._unknown[outline] = self._anew(outline)
+            found = self._unknown[prefilter] = self._anew(prefilter)
         return found
 
     @cached_property
@@ -106,18 +106,18 @@ class EGraphDelta:
         """The operators of calls that are new, or read what has changed."""
         return frozenset((*self._fresh, *self._readers))
 
-    def _anew(self, outline: Outline) -> dict[Call, None]:
-        operator, inside = outline.operator, outline.operators
+    def _anew(self, prefilter: SitePrefilter) -> dict[Call, None]:
+        operator, inside = prefilter.operator, prefilter.operators
         if inside is not None and inside.isdisjoint(self._operators):
             return {}
         out = dict.fromkeys(_of(operator, self._fresh))
-        if not outline.below and not outline.nested:
+        if not prefilter.below and not prefilter.nested:
             return out
         out.update(dict.fromkeys(_of(operator, self._readers)))
-        level = [call for below in outline.below for call in self.unknown(below)]
+        level = [call for below in prefilter.below for call in self.unknown(below)]
         if level:
             out.update(dict.fromkeys(self._above(level, operator)))
-        level = list(out) if outline.nested else []
+        level = list(out) if prefilter.nested else []
         while level:
             # of nested calls of one operator any may be looked through
             level = [call for call in dict.fromkeys(self._above(level, operator)) if call not in out]

@@ -1,4 +1,4 @@
-"""What a program rests on: the facts that make it equal to the one that an e-graph began with.
+"""Facts that a program rests on: they make it equal to the one that an e-graph began with.
 
 Unions are a forest over the numbers of results. That two numbers are one class follows from the path between them; what an edge itself
 needs to hold (that matched e-nodes were where the rule found them, that arguments are equal) follows from earlier edges.
@@ -21,7 +21,7 @@ from dslc.semantics.nary import nested_in
 
 
 def used(egraph: EGraph, extraction: Extraction) -> tuple[AppliedMatch | Stated, ...]:
-    """What has to hold for an extraction to be equal to what the e-graph was made of, in the order in which it was applied."""
+    """Collect the facts that make an extraction equal to the e-graph's graph, in the order in which they were applied."""
     proof = _Proof(egraph)
     chosen: dict[int, Node] = {n: one.key for n, one in extraction.choice.items() if isinstance(one.key, Node)}
     weights: dict[int, Node] | None = None
@@ -96,7 +96,7 @@ class _Proof:
             yield k
 
     def _below(self, edge: Union) -> Iterator[tuple[int, int]]:
-        """What had to be equal for a union to be made."""
+        """The values that had to be equal for a union to be made."""
         reason = edge.reason
         if isinstance(reason, AppliedMatch):
             yield from self._of_applied(reason)
@@ -125,7 +125,7 @@ class _Proof:
         yield from self._of_built(reason.built)
 
     def _of_built(self, built: Sequence[Built]) -> Iterator[tuple[int, int]]:
-        """What was added stands for what it is in terms, over the arguments that it has there."""
+        """Return the term of an added node over the arguments that it has there."""
         number = self._egraph.number
         for args, outs, values in built:
             yield from zip(outs, map(number, values), strict=True)
@@ -167,7 +167,7 @@ def _is_class(value: Value) -> bool:
 
 
 def fact(applied: AppliedMatch | Stated) -> tuple[Fact, tuple[Value, ...]]:
-    """What was applied as two programs over holes, and what stood for the holes."""
+    """Return an application as two programs over holes, and the values of the holes."""
     if isinstance(applied, Stated):
         return applied.fact, applied.leaves
     left = _left(applied)
@@ -224,7 +224,7 @@ def _left(applied: AppliedMatch) -> Callable[[int], tuple[Value, ...]]:
 
 
 def _values(applied: AppliedMatch, node: Call) -> tuple[Value, ...]:
-    """What stood for the results of a matched call."""
+    """The values of the results of a matched call."""
     for number, found in applied.state.results.items():
         if applied.state.nodes[number] is node and len(found) == len(node.types):
             return found

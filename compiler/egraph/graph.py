@@ -30,7 +30,7 @@ class NodeEntry(NamedTuple):
 
 
 class Log(Generic[T]):
-    """What was added, in order. A branch shares what was there before it: branching costs nothing, however much that is."""
+    """Additions in order. A branch shares what was there before it: branching costs nothing, however much that is."""
 
     __slots__ = ("_before", "_count", "_items")
 
@@ -143,7 +143,7 @@ class EGraph:
         return new
 
     def __len__(self) -> int:
-        """How many e-nodes there are, inputs and constants included."""
+        """Count the e-nodes, inputs and constants included."""
         return len(self.memo)
 
     # ---- classes -----------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class EGraph:
         return found
 
     def value(self, number: int) -> Value:
-        """What stands for a class in terms."""
+        """The value that stands for a class in terms."""
         return self.values[self.find(number)]
 
     def values_of(self, numbers: Iterable[int]) -> tuple[Value, ...]:
@@ -194,7 +194,7 @@ class EGraph:
         )
 
     def constant(self, number: int) -> bool:
-        """Whether a class (or the node of a unit) depends on weights only."""
+        """Return whether a class (or the node of a unit) depends on weights only."""
         value = self.values.get(number)
         return value is not None and value.node.constant
 
@@ -364,7 +364,7 @@ class EGraph:
             self._changes += (drop, keep)
 
     def _fix(self, out: int) -> None:
-        """What turns out to depend on weights only becomes a class that says so: it stands for itself with another value."""
+        """Mark a class that turns out to depend on weights only: it stands for itself with another value."""
         old = self.value(out)
         if old.node.constant:
             return

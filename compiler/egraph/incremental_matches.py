@@ -61,19 +61,19 @@ class IncrementalMatches:
     def _after(
         self, rule: CompiledRule, before: IncrementalMatches, rng: random.Random, wanted: int, until: Deadline
     ) -> RuleMatches:
-        """What was known before and still holds, and what has come since."""
+        """Collect earlier matches that still hold, and those that have come since."""
         sees, done = self.view.sees, self._done
         matches, sampled = before._found[rule]
         holds = [match for match in matches if match not in done and all(map(sees, match.calls))]
         since = self.view.since(before.view)
         calls: dict[Call, None] = {}
         for top in rule.left.tops:
-            outline = rule.outlines[top]
-            unknown = since.unknown(outline)
+            prefilter = rule.prefilters[top]
+            unknown = since.unknown(prefilter)
             if unknown:
-                fitting = outline.fitting(self.view).members
+                fitting = prefilter.fitting(self.view).members
                 calls.update((call, None) for call in unknown if call in fitting)
-        if calls and not all(rule.outlines[top].fitting(self.view).members for top in rule.left.tops):
+        if calls and not all(rule.prefilters[top].fitting(self.view).members for top in rule.left.tops):
             calls = {}
         if calls:
             caps = Caps(FRESH * wanted, FRESH * wanted, asked=ASKED)

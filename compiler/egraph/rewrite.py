@@ -17,10 +17,9 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Node, Value, rebuild
 from dslc.match.associative import unwrap
 from dslc.match.cases import GuardCase
-from dslc.match.folded import spoiled
 from dslc.match.index import Index
 from dslc.match.matcher import Match, find_matches
-from dslc.match.recipe import SPOILED, Refused
+from dslc.match.recipe import SPOILED, Refused, spoiled
 from dslc.match.rule import CompiledRule
 from dslc.match.state import MatchState
 
@@ -28,7 +27,7 @@ FEW = 8  #: part of a rule's matches; where more of them are at one place, its p
 
 
 class Cap(Enum):
-    """Why something was left out: a run that was capped has not seen everything."""
+    """Reasons for leaving something out: a run that was capped has not seen everything."""
 
     MATCHES = "a rule matches at more places than are taken at once"
     NODES = "the e-graph has as many e-nodes as it may"
@@ -37,7 +36,7 @@ class Cap(Enum):
 
 
 class Stop(Enum):
-    """Why saturation ended."""
+    """Reasons for the end of saturation."""
 
     SATURATED = "no rule adds anything"
     NODES = "the e-graph has as many e-nodes as it may"
@@ -72,7 +71,7 @@ class Built(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppliedMatch:
-    """Why two classes are one: a rule at a place.
+    """Justification of a union: a rule at a place.
 
     `outs` are the numbers of the results of the e-nodes that it matched, `roots` what stands for what it replaced, `built` what it
     added, in order.
@@ -94,7 +93,10 @@ class AppliedMatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stated:
-    """Why classes are one: a fact about them, whoever says it; `leaves` are what its holes stand for, `built` all of both sides."""
+    """Justification of unions: a fact about classes, from any source.
+
+    `leaves` are the values of its holes, `built` all of both sides.
+    """
 
     fact: Fact
     leaves: tuple[Value, ...]
@@ -107,7 +109,7 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What one application did: matches found and applied, unions of different classes, and what was left out."""
+    """Outcome of one application: matches found and applied, unions of different classes, and what was left out."""
 
     found: int = 0
     applied: int = 0
@@ -126,7 +128,7 @@ def matches_of(
         with view.limited(until, caps.asked):
             # what changed is looked at in an order of its own
             many = view.memory.changed is None and any(
-                len(rule.outlines[top].fitting(view).calls) > caps.matches // FEW for top in rule.left.tops
+                len(rule.prefilters[top].fitting(view).calls) > caps.matches // FEW for top in rule.left.tops
             )
             with view.shuffled(rule, rng) if many else nullcontext():
                 for match in find_matches(rule, index):
@@ -290,7 +292,7 @@ class SaturationLimits:
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """How saturation ended. `capped` names what was left out on the way; it is empty where `stop` is SATURATED."""
+    """Outcome of saturation. `capped` names what was left out on the way; it is empty where `stop` is SATURATED."""
 
     stop: Stop
     rounds: int

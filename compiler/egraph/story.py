@@ -1,4 +1,4 @@
-"""How a program came about: what it rests on, one rule after the other, and what each of them made possible."""
+"""Derivation of a program: the rules that it rests on, one after the other, and the programs that each made possible."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dslc.egraph.explain import fact, used
-from dslc.egraph.extract.growing import GrowingExtraction
+from dslc.egraph.extract.incremental import IncrementalExtraction
 from dslc.egraph.extract.program import program_of
 from dslc.egraph.extract.table import Extraction, Price
 from dslc.egraph.graph import EGraph
@@ -28,7 +28,7 @@ class StoryTurn:
 def story(egraph: EGraph, extraction: Extraction, graph: Graph, price: Price) -> Iterator[StoryTurn]:
     """The way from the graph that an e-graph was made of to an extraction, whose program is the last turn's."""
     again = PartialReplay(egraph, graph)
-    growing = GrowingExtraction(again.egraph, price)
+    growing = IncrementalExtraction(again.egraph, price)
     at = graph
     first = growing.best()
     least = first.cost if first is not None else float("inf")
@@ -69,7 +69,7 @@ class PartialReplay:
 
 
 def _grouped(rests: Sequence[AppliedMatch | Stated]) -> list[list[AppliedMatch | Stated]]:
-    """What the same rule does one after the other, together."""
+    """Group consecutive applications of the same rule."""
     out: list[list[AppliedMatch | Stated]] = []
     for one in rests:
         if out and out[-1][0].name == one.name:

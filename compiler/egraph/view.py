@@ -1,4 +1,4 @@
-"""What rules see of an e-graph: the matcher's `Index`, in which a value has as many producers as its class has e-nodes."""
+"""Views of an e-graph for rules: the matcher's `Index`, in which a value has as many producers as its class has e-nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Node, Value
 from dslc.ir.scalar import Number
 from dslc.match.index import Earlier, Fitting, IndexMemory
-from dslc.match.outline import Outline
+from dslc.match.prefilter import SitePrefilter
 from dslc.match.rule import CompiledRule
 
 ASK = 1 << 10  #: calls that are looked at between two looks at the clock
@@ -68,7 +68,7 @@ class View:
         return calls if only is None else [node for node in calls if node in only or node.constant]
 
     def sees(self, node: Node) -> bool:
-        """Whether a node is in the e-graph, and among those that are seen."""
+        """Return whether a node is in the e-graph, and among those that are seen."""
         return node in self.egraph.memo and (self._only is None or node in self._only or node.constant)
 
     def _sees(self, node: Node) -> bool:
@@ -104,7 +104,7 @@ class View:
     # ---- what was found before ---------------------------------------------------------------------------------
 
     def since(self, before: View) -> EGraphDelta:
-        """What became of the e-graph since it was another view's."""
+        """Return the difference to the e-graph of another view."""
         found = self._since.get(before)
         if found is None:
             seen = None if before._only is None or self._only is None else (before._only, self._only)
@@ -118,13 +118,15 @@ class View:
             found = self._since[before] = EGraphDelta(before.egraph, self.egraph, seen, between)
         return found
 
-    def _earlier(self, outline: Outline) -> Earlier | None:
-        """What an outline let through in the nearest view before that was asked."""
+    def _earlier(self, prefilter: SitePrefilter) -> Earlier | None:
+        """Return the calls that a prefilter let through in the nearest view before that was asked."""
         for before in self._before:
-            found = before.memory.fitting.get(outline)
+            found = before.memory.fitting.get(prefilter)
             if found is not None:
                 return Earlier(
-                    found, self.since(before).unknown(outline), self.egraph.memo if self._only is None else _Seen(self)
+                    found,
+                    self.since(before).unknown(prefilter),
+                    self.egraph.memo if self._only is None else _Seen(self),
                 )
         return None
 
@@ -136,8 +138,8 @@ class View:
     def settle(self) -> None:
         """Takes over what views before this one know, so that they may go."""
         for before in self._before:
-            for outline in [*before.memory.fitting]:
-                outline.fitting(self)
+            for prefilter in [*before.memory.fitting]:
+                prefilter.fitting(self)
         self._before, self.memory.earlier = (), None
         self._since.clear()
 
@@ -320,9 +322,9 @@ class View:
         kept = self.memory
         mixed = dict(kept.fitting)
         for top in rule.left.tops:
-            outline = rule.outlines[top]
-            found = outline.fitting(self)
-            mixed[outline] = Fitting(tuple(rng.sample(found.calls, len(found.calls))), found.members)
+            prefilter = rule.prefilters[top]
+            found = prefilter.fitting(self)
+            mixed[prefilter] = Fitting(tuple(rng.sample(found.calls, len(found.calls))), found.members)
         self.memory = replace(kept, fitting=mixed, ways={}, few=True)
         try:
             yield
@@ -357,12 +359,15 @@ class _Seen:
 
 
 def _carried(before: IndexMemory) -> IndexMemory:
-    """What is known of values and calls by themselves, whatever else there is."""
-    if len(before.attributes) + len(before.known) + len(before.built) + len(before.looks) + len(before.grouped) > KEPT:
+    """Keep answers about values and calls that depend on nothing else."""
+    if (
+        len(before.attributes) + len(before.known) + len(before.built) + len(before.signatures) + len(before.grouped)
+        > KEPT
+    ):
         return IndexMemory()
     return IndexMemory(
         attributes=before.attributes, number=before.number, known=before.known, built=before.built,
-        looks=before.looks, numbers=before.numbers, verdicts=before.verdicts, rests=before.rests, grouped=before.grouped,
+        signatures=before.signatures, numbers=before.numbers, verdicts=before.verdicts, rests=before.rests, grouped=before.grouped,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import attrgetter
 
 from dslc.analysis.linear_programs import smallest
 from dslc.fuse.kernels import Cyclic, folded
@@ -17,11 +18,7 @@ KNOTS = 1000  #: knots whose best choice is remembered
 Worth = Callable[[Offer], float]
 
 
-def _saving(offer: Offer) -> float:
-    return offer.saving
-
-
-def chosen(graph: Graph, offers: Iterable[Offer], kernels: int, worth: Worth = _saving) -> list[Offer]:
+def chosen(graph: Graph, offers: Iterable[Offer], kernels: int, worth: Worth = attrgetter("saving")) -> list[Offer]:
     """Offers without a common node that are worth most together, of at most so many kernels; equal groups are one kernel."""
     worthy = [offer for offer in offers if worth(offer) > 0]
     found = _packed(worthy, worth)
@@ -96,7 +93,7 @@ def _packing(nodes: tuple[tuple[int, ...], ...], values: tuple[float, ...]) -> l
 
 
 def _acyclic(graph: Graph, offers: Sequence[Offer], worth: Worth) -> list[Offer]:
-    """Those of some offers, the best first, that can be nodes of one graph."""
+    """Select the offers, the best first, that can be nodes of one graph."""
     ordered = sorted(offers, key=lambda offer: -worth(offer))
     try:
         folded(graph, [offer.group for offer in ordered])

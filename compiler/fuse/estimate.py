@@ -32,7 +32,7 @@ WORTH_A_THREAD = 1.5e-6  #: seconds of work that are worth starting a thread
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """What a target can do: bytes a second by bytes that are touched (rising), additions a second, and threads."""
+    """Speeds of a target: bytes a second by bytes that are touched (rising), additions a second, and threads."""
 
     bandwidth: tuple[tuple[float, float], ...]
     peak: float
@@ -57,7 +57,7 @@ EVERYDAY = Speeds(((4e5, 4e10), (1.2e7, 3e10), (1e8, 1e10)), 5e10, 1)
 
 
 def machine(measurer: Measurer) -> Speeds:
-    """What a measurer's target can do; it takes milliseconds the first time.
+    """Measure the speeds of a target; it takes milliseconds the first time.
 
     Raises:
         TimeUp: there is no time to measure it.
@@ -84,8 +84,10 @@ def machine(measurer: Measurer) -> Speeds:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a kernel moves in bytes, reads once more from nearby, and computes in additions; in how many rounds, and how many rows can
-    be reduced at once."""
+    """Estimated work of a kernel.
+
+    Bytes moved, bytes read once more from nearby, additions, rounds, and rows that can be reduced at once.
+    """
 
     bytes: float
     near: float
@@ -105,7 +107,7 @@ class Estimate:
 
 
 def estimate(kernel: Kernel, profiles: Profiles) -> Estimate:
-    """What a kernel takes, by its equations."""
+    """Estimate the work of a kernel by its equations."""
     return _Traffic(kernel.group, profiles).estimate()
 
 
@@ -150,7 +152,7 @@ class _Traffic:
         return Estimate(moved, near, operations, rounds, rows)
 
     def _passed_on(self, value: Value) -> bool:
-        """Whether a value need not be stored: its elements are only passed on, or cheap to compute again."""
+        """Return whether a value need not be stored: its elements are only passed on, or cheap to compute again."""
         node = value.node
         if not isinstance(node, ScopeNode):
             return False

@@ -24,7 +24,7 @@ ALONG = 2  #: nodes behind a product that a runtime computes along with it
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """What is proposed at all.
+    """Limits of proposals.
 
     Nodes, arguments and results of a group; how often a sum of products may use an element, or how many operations it may have;
     how often another reduction may use one; how many cuts of one group; the sizes at which symbolic graphs are looked at.
@@ -49,19 +49,19 @@ class NodeGroup:
 
     @property
     def arguments(self) -> tuple[Value, ...]:
-        """What comes from outside, numbers aside."""
+        """The values from outside, numbers aside."""
         own = set(self.nodes)
         args = (arg for node in self.nodes for arg in node.args)
         return tuple(dict.fromkeys(arg for arg in args if arg.node not in own and not inside(arg)))
 
 
 def inside(value: Value) -> bool:
-    """Whether a value from outside is a part of every kernel that reads it: a number, or positions."""
+    """Return whether a value from outside is a part of every kernel that reads it: a number, or positions."""
     return value.constant and value.known and stays(value)
 
 
 class Neighbours:
-    """The working nodes of a graph, in an order in which arguments come first, and who uses their values."""
+    """The working nodes of a graph, in an order in which arguments come first, and the users of their values."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = [node for node in working_nodes(graph.outputs) if not isinstance(node, Input)]
@@ -94,7 +94,7 @@ class Neighbours:
         return NodeGroup(ordered, outputs)
 
     def convex(self, nodes: Collection[Node]) -> bool:
-        """Whether no path leaves the nodes and enters them again; False where that takes long to see."""
+        """Return whether no path leaves the nodes and enters them again; False where that takes long to see."""
         own = set(nodes)
         last = max(self.rank[node] for node in own)
         seen: set[Node] = set()
@@ -155,21 +155,26 @@ def proposals(
 
 
 def _runs(profile: Profile | None, limits: GroupLimits, products: bool) -> bool:
-    """Whether a kernel may compute a node: sums of products at large belong to the runtime, which is at its peak there, unless they
-    fill none of its blocks."""
+    """Return whether a kernel may compute a node.
+
+    Sums of products at large belong to the runtime, which is at its peak there, unless they fill none of its blocks.
+    """
     if profile is None or profile.window > limits.window:
         return False
     return profile.reuse < limits.reuse or (products and (profile.loose or profile.operations <= limits.products))
 
 
 def _is_large(profile: Profile | None, limits: GroupLimits) -> bool:
-    """Whether a node is a sum of products with many operations."""
+    """Return whether a node is a sum of products with many operations."""
     return profile is not None and profile.reuse >= limits.reuse and profile.operations > limits.products
 
 
 def _largest(around: Neighbours, profiles: Profiles, limits: GroupLimits, products: bool) -> Iterator[list[Node]]:
-    """Connected convex sets, as large as they get; of large sums of products none has another one behind it: together they save a
-    pass through memory, and take a compiler many times as long."""
+    """Find connected convex sets, as large as they get.
+
+    Of large sums of products none has another one behind it: together they save a pass through memory, and take a compiler many times
+    as long.
+    """
     runs = {node: _runs(profiles.of(node), limits, products) for node in around.nodes}
     large = {node for node in around.nodes if runs[node] and _is_large(profiles.of(node), limits)}
     levels = _levels(around, runs, large)
@@ -188,7 +193,7 @@ def _largest(around: Neighbours, profiles: Profiles, limits: GroupLimits, produc
 
 
 def _levels(around: Neighbours, runs: Mapping[Node, bool], large: Collection[Node]) -> dict[Node, int]:
-    """How many nodes that do not run in a kernel lie before each node, at most, and large sums, itself among them."""
+    """Count the nodes that do not run in a kernel before each node, at most, and large sums, itself among them."""
     out: dict[Node, int] = {}
     for node in around.nodes:
         out[node] = max((out[below] + (not runs[below]) for below in around.args(node)), default=0) + (node in large)
@@ -304,7 +309,7 @@ def _ancestors(node: Node, piece: Sequence[Node], around: Neighbours) -> set[Nod
 
 
 def _heads(piece: Sequence[Node], around: Neighbours, profiles: Profiles, most: int) -> set[Node]:
-    """Up to so many nodes in a row that a runtime may take along with what is below them: nobody else uses those results."""
+    """Up to so many nodes in a row that a runtime may take along with what is below them: nothing else uses those results."""
     own, depth = set(piece), dict[Node, int]()
     for node in piece:
         profile = profiles.of(node)

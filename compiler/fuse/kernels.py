@@ -44,7 +44,7 @@ class Fold:
 
     @property
     def proved(self) -> bool:
-        """Whether the kernel means the old program, node by node."""
+        """Return whether the kernel means the old program, node by node."""
         return unfolded(self.kernel) == self.old
 
 
@@ -93,7 +93,7 @@ def _in_order(outputs: Sequence[Value], own: set[Node]) -> list[Node]:
 
 
 def _keys(group: NodeGroup, own: set[Node]) -> dict[Node, str]:
-    """What each node of a group computes, in words that are the same in every graph and every process."""
+    """Hash the computation of each node of a group, the same in every graph and every process."""
     keys: dict[Node, str] = {}
     for node in group.nodes:
         parts = [_word(node), *(str(type) for type in node.types)]

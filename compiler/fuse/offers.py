@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
-from dslc.fuse.estimate import Speeds, seconds_of
-from dslc.fuse.formed import form_estimates
-from dslc.fuse.groups import Neighbours, NodeGroup
+from dslc.fuse.estimate import Estimate, Speeds, seconds_of
+from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup
 from dslc.fuse.kernels import Fold, fold_of
-from dslc.fuse.profile import Profiles
-from dslc.ir.graph import Graph, Node
+from dslc.fuse.profile import Profiles, Reach
+from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, topological
+from dslc.match.forms import forms, has_form
+from dslc.semantics.elaborate import expand
+from dslc.semantics.library import Rules
 
 VIEW = 2e-7  #: seconds of a node of the runtime that only passes memory on
 
@@ -87,7 +89,7 @@ class OfferPrices:
         return found
 
     def _guess(self, node: Node) -> float:
-        """What a node takes by itself, as if it were a kernel."""
+        """Guess the seconds of a node by itself, as if it were a kernel."""
         profile = self.profiles.of(node)
         if profile is None or profile.view:
             return VIEW
@@ -99,8 +101,10 @@ class OfferPrices:
         return found
 
     def _price(self, nodes: Sequence[Node]) -> float:
-        """What the runtime takes less where it need not run some nodes: what it runs together with others is priced with them, and
-        the others by themselves."""
+        """Price the nodes by the time that the runtime saves without them.
+
+        Nodes that it runs together with others are priced with them, and the others by themselves.
+        """
         own = set(nodes)
         touched = list(dict.fromkeys(self._together[node] for node in nodes if node in self._together))
         before = sum(info.alone for info in self.costs.infos(touched))
@@ -109,7 +113,7 @@ class OfferPrices:
 
 
 def _rest(group: Together, gone: Collection[Node]) -> list[Together]:
-    """What is left of nodes that run together, in runs of neighbours."""
+    """Split the remaining nodes of a group that runs together into runs of neighbours."""
     out: list[list[int]] = []
     for k, node in enumerate(group.nodes):
         if node in gone:
@@ -119,3 +123,67 @@ def _rest(group: Together, gone: Collection[Node]) -> list[Together]:
         else:
             out.append([k])
     return [Together(tuple(group.nodes[k] for k in run), tuple(group.args[k] for k in run)) for run in out]
+
+
+BEHIND = 6  #: nodes behind one that has a form
+ROUNDS = 3  #: stages of a kernel of a form: operand, product, result
+
+
+def formed(
+    around: Neighbours, rules: Rules, limits: GroupLimits, profiles: Profiles, strict: bool = False
+) -> Iterator[Iterator[NodeGroup]]:
+    """For every node with a form a chain of groups: the node alone, and with one to a few nodes behind it."""
+    for node in around.nodes:
+        if not isinstance(node, Call) or not has_form(rules, fold_of(around.group([node])).kernel.group, strict):
+            continue
+        yield _chain(node, around, limits, profiles)
+
+
+def _chain(node: Node, around: Neighbours, limits: GroupLimits, profiles: Profiles) -> Iterator[NodeGroup]:
+    chain: list[Node] = [node]
+    yield around.group(chain)
+    while len(chain) <= BEHIND and (behind := _behind(chain, around, limits, profiles)) is not None:
+        chain.append(behind)
+        yield around.group(chain)
+
+
+def _behind(chain: list[Node], around: Neighbours, limits: GroupLimits, profiles: Profiles) -> Node | None:
+    """The only user of a chain's result, where it looks at each element by itself."""
+    if len(chain[-1].values) != 1:
+        return None
+    (result,) = chain[-1].values
+    users = around.used.get(result, [])
+    if len(users) != 1 or result in around.final or len(users[0].values) != 1:
+        return None
+    (user,) = users
+    profile = profiles.of(user)
+    if profile is None or profile.reuse >= limits.reuse or user.values[0].type.shape != result.type.shape:
+        return None
+    reaches = [reach for arg, reach in zip(user.args, profile.reach, strict=False) if arg == result]
+    if any(reach > Reach.OWN for reach in reaches) or not around.convex([*chain, user]):
+        return None
+    return user
+
+
+def form_estimates(kernel: Kernel, profiles: Profiles, strict: bool = False) -> Iterator[Estimate]:
+    """Estimate the forms of a kernel's program: what depends on weights alone is computed once, what is between stays in a cache."""
+    found = [profiles.of(node) for node in kernel.group.nodes() if isinstance(node, Call | ScopeNode)]
+    if sum(profile is None or profile.reuse >= GroupLimits().reuse for profile in found) > 1:
+        # a form was seen to pay around one product; others belong to the runtime
+        return
+    for _, form in forms(profiles.rules, kernel.group, strict):
+        yield _estimate(form, [arg.constant for arg in kernel.args], profiles)
+
+
+def _estimate(form: Graph, weights: list[bool], profiles: Profiles) -> Estimate:
+    outputs = expand(profiles.rules, form.outputs)
+    fixed: set[Value] = {value for value, weight in zip(form.inputs, weights, strict=True) if weight}
+    operations = 0.0
+    for node in topological(value.node for value in outputs):
+        if isinstance(node, ScopeNode):
+            if all(arg in fixed or arg.constant for arg in node.args):
+                fixed.update(node.values)
+            else:
+                operations += profiles.work(node).operations
+    moved = sum(float(profiles.sizes.bytes(value.type)) for value in (*form.inputs, *form.outputs))
+    return Estimate(moved, 0.0, operations, ROUNDS, float("inf"))

@@ -34,12 +34,12 @@ Numbers = tuple[Number | None, ...]
 POWERS = 8  #: powers up to which products are cheaper than the function
 FEW_CHANNELS = 128.0  #: uses of a window's element up to which it has few channels
 
-#: the size of a symbolic dimension that nobody named, as in the cost model
+#: the size of a symbolic dimension without a given one, as in the cost model
 UNNAMED = 1
 
 
 class Reach(IntEnum):
-    """Where an element of a result looks in an argument: the farther, the more of the argument must be there before."""
+    """Positions of an argument that an element of a result reads: the farther, the more of it must be there before."""
 
     #: at its own position, or at one that several positions share
     OWN = 0
@@ -51,8 +51,11 @@ class Reach(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How one scope reads one operand. `reads`: elements that are asked for, `distinct`: different ones, at most; `strided`:
-    whether neighbours of the result look at elements that are no neighbours."""
+    """Reads of one operand by one scope.
+
+    `reads`: elements that are asked for, `distinct`: different ones, at most; `strided`: whether neighbours of the result look at
+    elements that are no neighbours.
+    """
 
     reach: Reach
     reads: float
@@ -62,8 +65,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """What one scope takes: `points` elements of the result, operations (additions; others by `WEIGHTS`), readings by operand,
-    how often a sum of products of elements at different positions uses each of them, and other reductions theirs."""
+    """Work of one scope.
+
+    `points` elements of the result, operations (additions; others by `WEIGHTS`), readings by operand, how often a sum of products of
+    elements at different positions uses each of them, and other reductions theirs.
+    """
 
     points: float
     operations: float
@@ -130,11 +136,6 @@ class WorkSizes:
 
     def bytes(self, type: TensorType) -> int:
         return self.elements(type) * type.dtype.bytes
-
-
-def work_of(scope: Scope, operands: tuple[TensorType, ...], sizes: WorkSizes, numbers: Numbers = ()) -> NodeWork:
-    """What one expression takes; `numbers` are those that operands hold everywhere, where that is known."""
-    return _Counting(scope, operands, sizes, numbers).work()
 
 
 class _Counting:
@@ -224,8 +225,10 @@ class _Counting:
         return below if node.kind == "sum" and isinstance(node.body, Num) else below + count
 
     def _used_again(self, node: Reduce) -> None:
-        """How often a reduction takes the element that it takes most rarely: of a product where its factors are at different
-        positions."""
+        """Count the uses of the element that a reduction uses most rarely.
+
+        Of a product where its factors are at different positions.
+        """
         reads = [part for part in walk(node) if isinstance(part, Read)]
         factors = {
             frozenset(part.free)
@@ -320,12 +323,12 @@ class Profiles:
         return self._known[key]
 
     def work(self, node: ScopeNode) -> NodeWork:
-        """What a scope over its operands takes."""
+        """Count the work of a scope over its operands."""
         numbers = tuple(number_of(arg) for arg in node.args)
         key = (node.scope, tuple(arg.type for arg in node.args), numbers)
         found = self._works.get(key)
         if found is None:
-            found = self._works[key] = work_of(node.scope, key[1], self.sizes, numbers)
+            found = self._works[key] = _Counting(node.scope, key[1], self.sizes, numbers).work()
         return found
 
     def _profile(self, node: Call | ScopeNode) -> Profile | None:

@@ -29,15 +29,17 @@ COMPILING = 60.0  #: seconds that a compiler may take
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """How templates of a device become text, and what a compiler says of it: nothing where it takes it, or where there is none."""
+    """Functions of a device: templates become text, and a compiler's complaint about it, none where there is no compiler."""
 
     write: Callable[..., Any]
     refused: Callable[[Any], str]
 
 
 def check_templates(rules: Rules, modules: Iterable[Module], found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """W0015 for every template that makes no text, or one that the compiler refuses. Of lowerings of which something is known already
-    nothing more is said, nor where no small program is found that a lowering takes."""
+    """Report W0015 for templates that make no text, or one that the compiler refuses.
+
+    Lowerings with findings already are left out, as are those for which no small program is found.
+    """
     chosen = frozenset(modules)
     known = [one.span for one in found if one.span is not None and (one.severity == "error" or one.code == "W0015")]
     out = []
@@ -97,7 +99,7 @@ def _line(lowering: LoweringDef, name: str, line: int, made: str) -> Span | None
 
 
 def _refused_here(text: KernelText) -> str:
-    """What the C++ compiler says of a kernel."""
+    """The C++ compiler's errors for a kernel."""
     with TemporaryDirectory(prefix="dslc-") as folder:
         try:
             build([text], Path(folder), seconds=COMPILING)
@@ -107,7 +109,7 @@ def _refused_here(text: KernelText) -> str:
 
 
 def _refused_there(text: CudaText) -> str:
-    """What NVRTC or nvcc says of a kernel, and the C++ compiler, by which it is run on the CPU."""
+    """The errors of NVRTC or nvcc for a kernel, and of the C++ compiler, by which it is run on the CPU."""
     if compiled.available():
         try:
             compiled.compile(text.text)

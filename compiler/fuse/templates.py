@@ -148,7 +148,7 @@ class TemplatesOn(Generic[Text]):
                 yield group
 
     def takes(self, program: Graph) -> bool:
-        """Whether some lowering of an expression is for what a program computes."""
+        """Return whether some lowering of an expression is for what a program computes."""
         found = self._taken.get(program)
         if found is None:
             found = any(
@@ -158,7 +158,7 @@ class TemplatesOn(Generic[Text]):
         return found
 
     def texts(self, group: Graph, lowering: str = "") -> Iterator[Written[Text]]:
-        """What the lowerings that take a group as a whole make of it, or one of them."""
+        """Yield the texts of the lowerings that take a group as a whole, or of one of them."""
         for one in self._found:
             if lowering not in ("", one.definition.name):
                 continue
@@ -171,7 +171,7 @@ class TemplatesOn(Generic[Text]):
                 yield Written(one.definition.name, text, trusted(one.definition.module, ()))
 
     def attempt(self, lowering: str, group: Graph) -> Text | None:
-        """What a lowering's template makes of a group; None where the lowering does not take it.
+        """Fill in a lowering's template for a group; None where the lowering does not take it.
 
         Raises:
             NotRendered, NotGenerated: it makes no kernel.
@@ -184,7 +184,7 @@ class TemplatesOn(Generic[Text]):
         return None if filling is None else self._write(filling)
 
     def fits(self, group: Graph) -> bool:
-        """Whether some lowering takes a group as a whole."""
+        """Return whether some lowering takes a group as a whole."""
         if not self._found:
             return False
         index = GraphIndex(group)
@@ -198,7 +198,7 @@ class TemplatesOn(Generic[Text]):
                 yield from instances(one.library, one.definition, (dtype or DType.F32,), seeds)
 
     def _order(self, expression: OperatorDef, group: Graph) -> tuple[int, ...] | None:
-        """Which input of a group is each tensor of an expression that computes the same; None where it does not."""
+        """Map the tensors of an expression to inputs of a group that computes the same; None where it does not."""
         count = len(expression.syntax.params)
         if len(group.outputs) != 1 or len(group.inputs) != count or count > ORDERED:
             return None
@@ -295,7 +295,7 @@ def _between(match: Match, around: Neighbours) -> frozenset[Node]:
 
 
 def _whole(match: Match, group: Graph) -> bool:
-    """Whether a match takes all of a group, from its inputs to its outputs."""
+    """Return whether a match takes all of a group, from its inputs to its outputs."""
     return (
         not match.state.wraps
         and set(match.state.values.values()) == set(group.inputs)
@@ -313,7 +313,7 @@ def _filling(one: _Template, group: Graph, tensors: Sequence[Named], values: dic
 
 
 def _simple(value: Any) -> bool:
-    """Whether a name of a match is something for a template: no set of attributes, tensor or function."""
+    """Return whether a name of a match is something for a template: no set of attributes, tensor or function."""
     if isinstance(value, tuple):
         return all(map(_simple, value))
     return isinstance(value, int | float | str | Fraction | DType | Scalar)

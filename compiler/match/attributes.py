@@ -23,7 +23,7 @@ def fits(
     names: dict[str, Any],
     pending: list[Pending],
 ) -> bool:
-    """Whether the attribute `name` of a call (its entry `at`, or the whole) may be what a pattern says.
+    """Return whether the attribute `name` of a call (its entry `at`, or the whole) may be what a pattern says.
 
     Binds names in `names`; what has to be evaluated is added to `pending`.
     """
@@ -66,14 +66,14 @@ def _entries_fit(
 
 
 def same_set(a: AttrSet, b: AttrSet) -> bool:
-    """Whether two sets of attributes have the same names and equal values."""
+    """Return whether two sets of attributes have the same names and equal values."""
     if a is b:
         return True
     return a.values.keys() == b.values.keys() and all(equal(value, b.values[name]) for name, value in a.values.items())
 
 
 def expected(pattern: AttrPattern, names: dict[str, Any]) -> str:
-    """What a pattern wants, as text for an explanation."""
+    """Describe the values that a pattern takes, for an explanation."""
     if isinstance(pattern, Literal):
         return show(pattern.value)
     if isinstance(pattern, Bound):

@@ -15,13 +15,12 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Value
 from dslc.match.guards import environment, solved
 from dslc.match.index import Index
-from dslc.match.outline import kind_at
-from dslc.match.parts import Placed
 from dslc.match.pattern import Result
+from dslc.match.prefilter import kind_at
 from dslc.match.recipe import Make, Recipe, Refused, leaf, recipe
-from dslc.match.rule import CompiledRule
+from dslc.match.rule import CompiledRule, Placed
 from dslc.match.state import MatchState
-from dslc.match.ways import PartWay, joined
+from dslc.match.substitutions import PartSubstitution, joined
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import rules_cache
@@ -30,7 +29,7 @@ from dslc.syntax import tree as t
 
 @dataclass(slots=True)
 class GuardCase:
-    """What holds for all matches of one guard key: the values of all names, and of `search` parameters (one match for each).
+    """Facts of all matches of one guard key: the values of all names, and of `search` parameters (one match for each).
 
     `recipes` are the right sides built so far, or why they cannot be, by the number of the choice.
     """
@@ -56,7 +55,7 @@ class Cases:
     def __len__(self) -> int:
         return sum(isinstance(found, GuardCase) for found in self._known.values())
 
-    def of(self, order: Sequence[Placed], ways: Sequence[PartWay]) -> tuple[tuple[Value, ...], Verdict]:
+    def of(self, order: Sequence[Placed], ways: Sequence[PartSubstitution]) -> tuple[tuple[Value, ...], Verdict]:
         """The tensors with names of a structural match, each once, and its case, or why it has none.
 
         `order` has the parts of the ways.
@@ -70,7 +69,7 @@ class Cases:
             shared = tuple(map(codes.index, codes))
             tensors = tuple([tensors[k] for k, first in enumerate(shared) if k == first])
         # `order` is the same object wherever parts come in the same order
-        key = (order, shared, *[way.look for way in ways])
+        key = (order, shared, *[way.signature for way in ways])
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._judged(state_of(order, ways))
@@ -89,14 +88,14 @@ class Cases:
     def replacement(
         self,
         order: Sequence[Placed],
-        ways: Sequence[PartWay],
+        ways: Sequence[PartSubstitution],
         index: Index,
         leaves: Sequence[Value],
         case: GuardCase,
         choice: int,
         make: Make | None = None,
     ) -> tuple[Value, ...]:
-        """What the right side gives for each root; `make` makes its nodes, where they are no nodes as such.
+        """Build the value of the right side for each root; `make` makes its nodes, where they are no nodes as such.
 
         Raises:
             Refused: it has no value here, or one of another type.
@@ -126,7 +125,7 @@ class Cases:
         )
 
 
-def state_of(order: Sequence[Placed], ways: Sequence[PartWay]) -> MatchState:
+def state_of(order: Sequence[Placed], ways: Sequence[PartSubstitution]) -> MatchState:
     """All parts together, in the names of the rule."""
     return functools.reduce(joined, [part.own(way.state) for part, way in zip(order, ways, strict=True)])
 

@@ -51,8 +51,9 @@ def compile_directions(rules: Rules, definition: SubstitutionDef) -> tuple[Compi
 
 
 def compile_lowering(rules: Rules, definition: LoweringDef) -> tuple[CompiledRule, ...]:
-    """What a lowering's `match` takes, as the left side of a rule without a right one; once for each mode that it leaves open. None
-    for a lowering of an expression.
+    """Compile a lowering's `match` as a rule without a right side; once for each mode that it leaves open.
+
+    None for a lowering of an expression.
 
     Raises:
         DslcError: E0323 where it binds too little to be looked for.
@@ -63,7 +64,7 @@ def compile_lowering(rules: Rules, definition: LoweringDef) -> tuple[CompiledRul
 
 
 def pattern_of(definition: LoweringDef, right: tuple[t.GraphStatement, ...] = ()) -> SubstitutionDef:
-    """What a lowering's `match` takes, as the left side of a rule; its right one is empty, unless it is given."""
+    """Turn a lowering's `match` into the left side of a rule; its right one is empty, unless it is given."""
     syntax = definition.syntax
     guards = tuple(s for s in syntax.statements if isinstance(s, t.Where | t.Let | t.LetMany | t.Function))
     # the last one is what comes out; the others only have names
@@ -211,7 +212,8 @@ def _check_closed(rule: CompiledRule) -> None:
         elif isinstance(statement, t.Let | t.LetMany):
             used = statement.value
         elif isinstance(statement, t.Const):
-            used = (statement.type, t.Nested(_const_scope(statement), None, None, span=statement.span))
+            scope = t.Traversal(statement.target.places or (), None, statement.value, span=statement.span)
+            used = (statement.type, t.Nested(scope, None, None, span=statement.span))
         elif isinstance(statement, t.Where):
             used = statement.conditions
         else:
@@ -224,7 +226,3 @@ def _check_closed(rule: CompiledRule) -> None:
             known |= set(statement.names)
         elif isinstance(statement, t.Const):
             known.add(statement.target.name)
-
-
-def _const_scope(statement: t.Const) -> t.Traversal:
-    return t.Traversal(statement.target.places or (), None, statement.value, span=statement.span)

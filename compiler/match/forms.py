@@ -34,7 +34,7 @@ PLAIN = 1  #: variants of it as it stands, beside them
 
 
 def forms(rules: Rules, group: Graph, strict: bool = False) -> Iterator[tuple[str, Graph]]:
-    """What each substitution and each of its choices makes of a group, applied wherever it fits; with a name that stays the same.
+    """Apply each substitution in each of its choices to a group, wherever it fits; the results have stable names.
 
     `strict`: without those that say that they change infinities, NaN or overflows.
     """
@@ -60,15 +60,16 @@ def _found(rules: Rules, group: Graph, strict: bool) -> dict[str, Graph]:
 
 
 def has_form(rules: Rules, group: Graph, strict: bool = False) -> bool:
-    """Whether a substitution fits anywhere."""
+    """Return whether a substitution fits anywhere."""
     return next(forms(rules, group, strict), None) is not None
 
 
 def ways(
     rules: Rules, group: Graph, strict: bool = False, processor: Processor | None = None
 ) -> list[tuple[Graph, Variant]]:
-    """How a kernel of a group may be written for a processor (by default the one that is wanted), the best guess first: its forms in
-    their variants, and the group as it stands.
+    """List kernels of a group for a processor (by default the one that is wanted), the best guess first.
+
+    Its forms in their variants, and the group as it stands.
 
     Raises:
         NotGenerated: in no way.
@@ -95,7 +96,7 @@ def generated(rules: Rules, group: Graph, variant: Variant) -> KernelText:
 
 
 def tells_nonfinite(rules: Rules, form: str) -> bool:
-    """Whether a form gives infinities and NaN where the group does: a name of `forms`, or none."""
+    """Return whether a form gives infinities and NaN where the group does: a name of `forms`, or none."""
     definition = _definition(rules, form)
     return definition is None or keeps_nonfinite(definition.syntax)
 

@@ -74,6 +74,7 @@ def environment(rule: CompiledRule, state: MatchState, names: Any) -> Env:
 
 
 def bind_local(functions: Iterable[t.Function], lets: Iterable[t.Let | t.LetMany], env: Env) -> None:
+    """Bind local functions and `let`s, each evaluated when it is first asked for."""
     for function in functions:
         env.bind(function.name, Closure(function, env))
     for let in lets:
@@ -94,6 +95,7 @@ def scope_of(target: t.Defined, value: t.Expr, env: Env) -> Value:
 
 
 def result_of(pattern: Pattern, state: MatchState) -> Value | None:
+    """Return the tensor that a pattern stands for in a state, where it is known."""
     if isinstance(pattern, Variable):
         return state.values.get(pattern.name)
     if isinstance(pattern, Result):
@@ -176,7 +178,7 @@ def _check_complete(rule: CompiledRule, item: Complete) -> None:
 
 
 def _same_after_completion(rule: CompiledRule, item: AttributeEquals, expected: Any) -> bool:
-    """Whether the operator takes the expected value for the one it has: axes count from the end, one number for many."""
+    """Return whether the operator takes the expected value for the one it has: axes count from the end, one number for many."""
     node = item.node
     attrs = dict(node.attrs)
     if item.at is not None:

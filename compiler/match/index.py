@@ -1,11 +1,11 @@
-"""What matching asks of a graph or an e-graph: calls by operator, producers and users of a value, order, what depends on what."""
+"""Indexes of graphs and e-graphs for matching: calls by operator, producers and users of a value, order, dependences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
@@ -13,26 +13,20 @@ from dslc.ir.graph import Call, Graph, Head, Node, Value
 from dslc.ir.scalar import Number
 from dslc.semantics.env import AttrSet
 
-if TYPE_CHECKING:
-    from dslc.match.outline import Outline
-    from dslc.match.parts import PatternPart
-    from dslc.match.ways import Ways
-
-
 #: what guards and right sides can ask of a tensor: its type and whether it is constant; where it holds one number, that value itself
 Kind: TypeAlias = tuple[TensorType | None, bool] | Value
 
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """The calls that an outline lets through, in the order of the index."""
+    """The calls that a prefilter lets through, in the order of the index."""
 
     calls: tuple[Call, ...]
     members: frozenset[Call]
 
 
 class Earlier(NamedTuple):
-    """What an outline let through in an earlier index, the calls of this one of which that says nothing, and what is in this one."""
+    """Calls that a prefilter let through in an earlier index, the calls of this one of which that says nothing, and its nodes."""
 
     fitting: Fitting
     unknown: Mapping[Call, None]
@@ -41,17 +35,17 @@ class Earlier(NamedTuple):
 
 @dataclass(slots=True)
 class IndexMemory:
-    """What was asked of an index before, by any rule. It belongs to the index and goes with it: a changed e-graph starts anew."""
+    """Answers of an index to all rules. It belongs to the index and goes with it: a changed e-graph starts anew."""
 
-    fitting: dict[Outline, Fitting] = field(default_factory=dict)
+    fitting: dict[Any, Fitting] = field(default_factory=dict)
     #: what a call looks like by itself, and the number of each look: calls of one differ in nothing but what produces their arguments
-    looks: dict[Call, int] = field(default_factory=dict)
+    signatures: dict[Call, int] = field(default_factory=dict)
     numbers: dict[object, int] = field(default_factory=dict)
-    #: the looks that an outline lets through as far as they say, and those that it does not
-    verdicts: dict[Outline, dict[int, bool]] = field(default_factory=dict)
+    #: the signatures that a prefilter lets through as far as they say, and those that it does not
+    verdicts: dict[object, dict[int, bool]] = field(default_factory=dict)
     within: dict[Call, set[Value]] = field(default_factory=dict)
     rests: dict[tuple[Head, tuple[str, ...]], AttrSet] = field(default_factory=dict)
-    ways: dict[PatternPart, Ways] = field(default_factory=dict)
+    ways: dict[object, Any] = field(default_factory=dict)
     made: dict[Head, dict[Value, tuple[Value, ...]]] = field(default_factory=dict)
     attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
     number: dict[Value, Number | None] = field(default_factory=dict)
@@ -64,8 +58,8 @@ class IndexMemory:
     few: bool = False
     #: matches without a top among these calls are known: only the others are looked for
     changed: Mapping[Call, None] | None = None
-    #: what an outline let through in an earlier index; None where nobody knows
-    earlier: Callable[[Outline], Earlier | None] | None = None
+    #: the calls that a prefilter let through in an earlier index; None where that is not known
+    earlier: Callable[[Any], Earlier | None] | None = None
 
 
 class Index(Protocol):
@@ -89,7 +83,7 @@ class Index(Protocol):
 
     @property
     def rank(self) -> Mapping[Node, int]:
-        """Another such order, that says nothing of who uses a node."""
+        """Another such order, independent of the users of a node."""
 
     @property
     def memory(self) -> IndexMemory:
@@ -108,13 +102,16 @@ class Index(Protocol):
         """The number that a value holds everywhere, None for others."""
 
     def below(self, values: Iterable[Value]) -> int:
-        """What values are computed from, themselves included, as bits by `position`. One outside of the index is looked through."""
+        """Return the nodes that values are computed from, their own included, as bits by `position`.
+
+        Nodes outside of the index are seen through.
+        """
 
     def needing(self, marks: Mapping[Value, int]) -> Mapping[Node, int]:
         """For every node the marks of all values that it is, or that are computed from it; marks are bits, the values of the index."""
 
     def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
-        """Whether one of `values` is one of `on` (values of the index), is computed with it or from it."""
+        """Return whether one of `values` is one of `on` (values of the index), is computed with it or from it."""
 
 
 class GraphIndex:

@@ -15,12 +15,10 @@ from dslc.match.describe import show
 from dslc.match.guards import environment, freeze
 from dslc.match.index import Index
 from dslc.match.names import free_names
-from dslc.match.parts import Placed
-from dslc.match.rule import CompiledRule
-from dslc.match.state import MatchState
+from dslc.match.rule import CompiledRule, Placed
+from dslc.match.state import MatchState, Trace
 from dslc.match.structure import ways_of
-from dslc.match.trace import Trace
-from dslc.match.ways import PartWay
+from dslc.match.substitutions import PartSubstitution
 from dslc.semantics.env import Mismatch, Unbound
 
 
@@ -35,7 +33,7 @@ class Match:
     rule: CompiledRule
     index: Index
     order: tuple[Placed, ...]
-    ways: tuple[PartWay, ...]
+    ways: tuple[PartSubstitution, ...]
     cases: Cases
     case: GuardCase
     leaves: tuple[Value, ...]

@@ -1,4 +1,4 @@
-"""Which names an expression needs, and expressions as comparable tuples with their names replaced."""
+"""Free names of expressions, and expressions as comparable tuples with their names replaced."""
 
 from __future__ import annotations
 

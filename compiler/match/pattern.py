@@ -153,7 +153,7 @@ class Site:
 
     @functools.cached_property
     def takes_defaults(self) -> bool:
-        """Whether attributes must have defaults that only the operator's own types say."""
+        """Return whether attributes must have defaults that only the operator's own types say."""
         return (self.operator is None and self.rest is None) or any(isinstance(p, Default) for _, p in self.attrs)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dslc.errors import Span
+from dslc.errors import DslcError, Span
 from dslc.match.names import free_names
 from dslc.match.pattern import (
     AttrPattern,
@@ -25,10 +25,11 @@ from dslc.match.pattern import (
     Site,
     Variable,
 )
-from dslc.match.spelled import chosen, inside
 from dslc.prove.evidence.dependencies import proved_traits, settle_traits
-from dslc.semantics.composites import abbreviates
+from dslc.semantics.composites import abbreviates, bodies_of
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
+from dslc.semantics.env import Env, Mismatch, Unbound
+from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.nary import takes_many
 from dslc.semantics.walk import walk_expr
@@ -228,7 +229,7 @@ class SideCompiler:
         return self._tensor(function.body, body)
 
     def _inside(self, op: OperatorDef, expr: t.Call, frame: Frame, outputs: int) -> Pattern:
-        """What an abbreviating operator stands for; its types and guards are checked once the sizes are known."""
+        """Compile the body of an abbreviating operator; its types and guards are checked once the sizes are known."""
         body = inside(op, expr, frame)
         if isinstance(body, str):
             raise Unusable(body, expr.span)
@@ -252,7 +253,7 @@ class SideCompiler:
         return Result(found.site, output) if isinstance(found, Result) and output else found
 
     def _has_tensor(self, args: tuple[t.Expr, ...], frame: Frame) -> bool:
-        """Whether a tensor, an intermediate or a call of an operator stands in some arguments."""
+        """Return whether a tensor, an intermediate or a call of an operator stands in some arguments."""
         for node in walk_expr(args):
             name = node.id if isinstance(node, t.Name) else node.function if isinstance(node, t.Call) else ""
             if frame.caller is None:
@@ -435,7 +436,49 @@ def _literal(expr: t.Expr) -> Any:
 
 
 def _counted_from_end(literal: Any) -> bool:
-    """Whether a literal has negative whole numbers, which axis attributes count from the end."""
+    """Return whether a literal has negative whole numbers, which axis attributes count from the end."""
     if isinstance(literal, tuple):
         return any(_counted_from_end(part) for part in literal)
     return isinstance(literal, int) and not isinstance(literal, bool) and literal < 0
+
+
+def inside(op: OperatorDef, expr: t.Call, caller: Frame) -> Frame | str:
+    """The frame of an abbreviating operator's statements for one call, or why the call is no pattern."""
+    params = op.syntax.params
+    if len(expr.args) > len(params) or expr.rest is not None or any(isinstance(arg, t.Pack) for arg in expr.args):
+        return f"`{op.short}` is spelled out, which takes {len(params)} tensors and every attribute by its name"
+    arguments: dict[str, t.Expr] = {p.name: p.default for p in params if p.default is not None}
+    arguments |= {attr.name: attr.default for attr in op.attrs if attr.default is not None}
+    arguments |= {p.name: arg for p, arg in zip(params, expr.args, strict=False)}
+    names = {*(p.name for p in params), *(attr.name for attr in op.attrs)}
+    for keyword in expr.kwargs:
+        if keyword.name not in names:
+            return f"`{op.short}` has no attribute `{keyword.name}`"
+        arguments[keyword.name] = keyword.value
+    missing = sorted(names - set(arguments))
+    if missing:
+        return f"`{op.short}` needs `{missing[0]}`"
+    return Frame(op.module, arguments, caller, op, bodies_of(op))
+
+
+def chosen(rules: Rules, expr: t.Conditional, frame: Frame) -> t.Expr | None:
+    """The branch that the attributes of the call choose, None where they don't say."""
+    env = Env(frame.module, rules)
+    for name, argument in frame.arguments.items():
+        value = _constant(rules, argument, frame.caller)
+        if value is not None:
+            env.bind(name, value)
+    try:
+        held = truth(evaluate(expr.condition, env))
+    except (Unbound, Mismatch, DslcError):
+        return None
+    return expr.then if held is True else expr.otherwise if held is False else None
+
+
+def _constant(rules: Rules, expr: t.Expr, frame: Frame | None) -> object:
+    """The value of an argument that no match changes."""
+    while isinstance(expr, t.Name) and frame is not None and frame.caller is not None and expr.id in frame.arguments:
+        expr, frame = frame.arguments[expr.id], frame.caller
+    if isinstance(expr, t.Str | t.Int) or (isinstance(expr, t.Name) and expr.id in {"true", "false"}):
+        return evaluate(expr, Env(frame.module, rules)) if frame is not None else None
+    return None

@@ -1,14 +1,15 @@
-"""What a match knows while it is being found. States are immutable: a branch of the search copies the few entries it changes."""
+"""States of partial matches. States are immutable: a branch of the search copies the few entries it changes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from dslc.errors import Span
 from dslc.ir.graph import Call, Value
-from dslc.match.pattern import Quoted
+from dslc.match.pattern import Quoted, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +97,32 @@ class MatchState(NamedTuple):
             self.taken if operands is None or operands == node.args else {**self.taken, site: operands},
             self.places if plain else {**self.places, site: places},
         )
+
+
+@dataclass(slots=True)
+class Trace:
+    """Keeps the failure with the most matched sites and tensors; of equals the first."""
+
+    score: tuple[int, int, int] = (-1, -1, -1)
+    state: MatchState = field(default_factory=MatchState)
+    reason: str = "no place in the graph was tried"
+    span: Span | None = None
+    values: tuple[tuple[str, str], ...] = ()
+
+    def stopped(self, state: MatchState, site: Site | None, reason: Callable[[], str]) -> None:
+        """A structural failure: at a site, or at a tensor below it."""
+        score = (0, len(state.results), len(state.values) + len(state.names))
+        if score > self.score:
+            self.score, self.state, self.reason, self.values = score, state, reason(), ()
+            self.span = site.span if site is not None else None
+
+    def refused(self, state: MatchState, reason: str, span: Span | None, values: tuple[tuple[str, str], ...]) -> None:
+        """The structure fits, and a type, a guard or the replacement does not."""
+        score = (1, len(state.results), len(values))
+        if score > self.score:
+            self.score, self.state, self.reason, self.span, self.values = score, state, reason, span, values
+
+    def rejected(self, state: MatchState, reason: str, span: Span | None) -> None:
+        """Everything on the left holds, and the replacement cannot be used."""
+        if self.score < (2, 0, 0):
+            self.score, self.state, self.reason, self.span, self.values = (2, 0, 0), state, reason, span, ()

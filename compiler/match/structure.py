@@ -8,14 +8,12 @@ from typing import Any, TypeAlias
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value
-from dslc.match.alone import Joins
 from dslc.match.associative import MOST_OPERANDS as ASSOCIATIVE_MOST_OPERANDS
 from dslc.match.associative import build, compositions, groups, operand_lists
 from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
 from dslc.match.index import Fitting, Index, in_order
-from dslc.match.outline import attributes, number_at, satisfies
-from dslc.match.parts import PatternPart, Placed
+from dslc.match.joins import Joins
 from dslc.match.pattern import (
     Default,
     Number,
@@ -24,11 +22,11 @@ from dslc.match.pattern import (
     Site,
     Variable,
 )
-from dslc.match.rule import CompiledRule
-from dslc.match.state import Complete, MatchState, NumberEquals, Pending, Places, Wrap
-from dslc.match.trace import Trace
+from dslc.match.prefilter import attributes, number_at, satisfies
+from dslc.match.rule import CompiledRule, PatternPart, Placed
+from dslc.match.state import Complete, MatchState, NumberEquals, Pending, Places, Trace, Wrap
+from dslc.match.substitutions import LazySubstitutions, PartSubstitution
 from dslc.match.types import Bindings, bound, equal
-from dslc.match.ways import PartWay, Ways
 from dslc.semantics.env import AttrSet, OperatorRef
 
 # a tensor of a part that is matched already, and the sites on the way from it up to the top
@@ -37,40 +35,40 @@ Anchor: TypeAlias = tuple[Value, tuple[int, ...]]
 
 def ways_of(
     rule: CompiledRule, index: Index, trace: Trace | None
-) -> tuple[tuple[Placed, ...], Iterator[tuple[PartWay, ...]]]:
+) -> tuple[tuple[Placed, ...], Iterator[tuple[PartSubstitution, ...]]]:
     """The parts of a rule in some order, and all ways in which they match together, lazily and in a deterministic order."""
     if trace is not None:
         return (rule.whole,), (
-            (PartWay(rule.whole.part, index, state),) for state in Structure(rule, index, trace).states()
+            (PartSubstitution(rule.whole.part, index, state),) for state in Structure(rule, index, trace).states()
         )
-    outlines = rule.outlines
+    prefilters = rule.prefilters
     for top in rule.left.tops:
-        if not outlines[top].fitting(index).calls:
+        if not prefilters[top].fitting(index).calls:
             return (), iter(())
     changed = index.memory.changed
     if changed is not None:
         return (rule.whole,), (
-            (PartWay(rule.whole.part, index, state),) for state in Structure(rule, index).states_at(changed)
+            (PartSubstitution(rule.whole.part, index, state),) for state in Structure(rule, index).states_at(changed)
         )
     parts = rule.parts
     if len(parts) == 1:
         return parts, ((way,) for way in _ways(parts[0].part, index))
     structure = Structure(rule, index)
     if index.memory.few:
-        return (rule.whole,), ((PartWay(rule.whole.part, index, state),) for state in structure.states())
+        return (rule.whole,), ((PartSubstitution(rule.whole.part, index, state),) for state in structure.states())
     joins = Joins(
         rule, index, sorted(parts, key=lambda part: structure.frequency(part.top)), lambda part: _ways(part, index)
     )
     return joins.order, joins.ways()
 
 
-def _ways(part: PatternPart, index: Index) -> Ways:
-    """What a part matches, looked for once."""
+def _ways(part: PatternPart, index: Index) -> LazySubstitutions:
+    """Find the substitutions of a part, once for each index."""
     known = index.memory.ways
-    found = known.get(part)
+    found: LazySubstitutions | None = known.get(part)
     if found is None or found.broken:
         states = Structure(part.rule, index).part(part.top)
-        found = known[part] = Ways(PartWay(part, index, state) for state in states)
+        found = known[part] = LazySubstitutions(PartSubstitution(part, index, state) for state in states)
     return found
 
 
@@ -83,7 +81,7 @@ class Structure:
         self._index = index
         self._trace = trace
         self._sites = rule.left.sites
-        self._outlines = rule.outlines
+        self._prefilters = rule.prefilters
         self._members: dict[int, frozenset[Call]] = {}
         self._types: dict[tuple[str, TensorType], Bindings | None] = {}
         self._tops = frozenset(rule.left.tops)
@@ -115,11 +113,12 @@ class Structure:
                             yield from self._tops_from(rest, state)
 
     def _fitting(self, site: int) -> Fitting:
-        return self._outlines[site].fitting(self._index)
+        return self._prefilters[site].fitting(self._index)
 
     def frequency(self, top: int) -> tuple[int, int]:
         """Less for a part that fewer calls can be."""
-        return (min(self._count(site) for site in self._subtree(top)), top)
+        sites = (leaf for leaf, _ in self._rule.left.paths[top] if isinstance(leaf, int))
+        return (min(map(self._count, sites)), top)
 
     def _count(self, site: int) -> int:
         operator = self._sites[site].operator
@@ -165,9 +164,6 @@ class Structure:
                     yield from self._tops_from(rest, found)
 
     # ---- where to look -----------------------------------------------------------------------------------------
-
-    def _subtree(self, top: int) -> list[int]:
-        return [leaf for leaf, _ in self._rule.left.paths[top] if isinstance(leaf, int)]
 
     def _anchors(self, top: int, state: MatchState) -> list[Anchor]:
         out: list[Anchor] = []
@@ -284,7 +280,7 @@ class Structure:
         return True
 
     def _kept(self, site: Site, node: Call, state: MatchState) -> bool:
-        """Whether one use of a term's operator is what the guards want of it."""
+        """Return whether one use of a term's operator is what the guards want of it."""
         for guard in self._rule.term_guards:
             if guard.term == site.term and not satisfies(guard.predicate, node, len(site.args), self._rules):
                 self._stop(state, site, lambda guard=guard: f"`{node.op}` is not {guard.predicate} here")
@@ -312,7 +308,7 @@ class Structure:
         names: dict[str, Any],
         pending: list[Pending],
     ) -> bool:
-        # literals are part of the outline
+        # literals are part of the prefilter
         tested = self._trace is None and site.inverse is None
         for name, pattern in site.open_attrs if tested else site.attrs:
             if name not in attrs:
@@ -416,7 +412,8 @@ class Structure:
                 if position in taken.values() or operand in seen:
                     continue
                 now = {**taken, at: position}
-                if pairs and not _ascending(now, pairs):
+                # exchangeable arguments have operands in the graph's order
+                if any(now[i] >= now[j] for i, j in pairs if i in now and j in now):
                     continue
                 seen.add(operand)
                 for found in self._pattern(args[at], operand, state):
@@ -425,7 +422,7 @@ class Structure:
         yield from go(0, {}, state)
 
     def _openness(self, pattern: Pattern) -> int:
-        """How much a pattern accepts: calls and numbers least, then constants."""
+        """Rank a pattern by the values that it accepts: calls and numbers least, then constants."""
         if not isinstance(pattern, Variable):
             return 0
         return 1 if pattern.name in self._rule.constants else 2
@@ -526,7 +523,7 @@ class Structure:
             yield from self._number(pattern, value, state)
 
     def _bindings(self, name: str, value: Value) -> Bindings | None:
-        """What the declared type of a variable binds; None where the value cannot have it."""
+        """Bind the names in a variable's declared type; None where the value cannot have it."""
         type = value.node.types[value.index]
         quick = self._rule.quick.get(name)
         if type is None or quick is None:
@@ -568,8 +565,3 @@ class Structure:
 
 def _single(chosen: Sequence[int]) -> Places:
     return tuple([(k,) for k in chosen])
-
-
-def _ascending(taken: dict[int, int], pairs: Sequence[tuple[int, int]]) -> bool:
-    """Whether exchangeable arguments have operands in the graph's order."""
-    return all(taken[i] < taken[j] for i, j in pairs if i in taken and j in taken)

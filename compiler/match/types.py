@@ -23,12 +23,12 @@ class QuickType:
     after: tuple[str | int | None, ...]
 
     def fits(self, actual: TensorType, names: dict[str, Any]) -> bool:
-        """Whether the type can match; binds sizes, the pack and the element type in `names`."""
+        """Return whether the type can match; binds sizes, the pack and the element type in `names`."""
         found = self.bindings(actual)
         return found is not None and bound(found, names)
 
     def bindings(self, actual: TensorType) -> Bindings | None:
-        """What the names would be, one after the other; None where the type cannot match."""
+        """List the bindings of names, one after the other; None where the type cannot match."""
         shape = actual.shape
         fixed = len(self.before) + len(self.after)
         if len(shape) < fixed if self.pack is not None else len(shape) != fixed:

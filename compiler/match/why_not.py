@@ -1,4 +1,4 @@
-"""Why a rule does not apply to a graph: the best partial match, and the first thing that failed."""
+"""Explanations of rules that do not apply to a graph: the best partial match, and the first thing that failed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dslc.match.matcher import find_matches
 from dslc.match.pattern import Site
 from dslc.match.recipe import Refused
 from dslc.match.rule import CompiledRule
-from dslc.match.trace import Trace
+from dslc.match.state import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What `dslc why-not` says.
+    """The answer of `dslc why-not`.
 
     `applies` counts the places where the rule applies (then there is no reason). `matched` are the calls of the rule that were found,
     each with the node that it was found to be; `total` is how many calls the author wrote on the left; `span` is where in the rule it
@@ -88,7 +88,7 @@ def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value, str] | None 
 
 
 def _written(sites: Sequence[Site]) -> int:
-    """How many calls the author wrote for some sites."""
+    """Count the calls that the author wrote for some sites."""
     return len({_at(site.span) for site in sites})
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.codegen.host.background import Ahead
+from dslc.codegen.host.background import BackgroundCompiler
 from dslc.codegen.host.compiler import NAMES, Compiler
 from dslc.codegen.host.library import build, library_folder
 from dslc.processes.process import Job
@@ -34,7 +34,7 @@ def kept(folder: Path) -> int:
 
 
 def test_what_was_compiled_ahead_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Ahead(tmp_path) as ahead:
+    with BackgroundCompiler(tmp_path) as ahead:
         # one that does not compile is somebody else's to tell, and holds up nobody
         ahead.add([broken(), halves(), total()])
         until(lambda: kept(tmp_path) == 2)
@@ -52,7 +52,7 @@ def test_what_was_compiled_ahead_is_not_compiled_again(tmp_path: Path, monkeypat
 
 
 def test_nothing_is_compiled_while_something_is_measured(tmp_path: Path) -> None:
-    with Ahead(tmp_path) as ahead:
+    with BackgroundCompiler(tmp_path) as ahead:
         with ahead.halted():
             ahead.add([halves()])
             time.sleep(0.5)
@@ -64,7 +64,7 @@ def test_nothing_is_compiled_while_something_is_measured(tmp_path: Path) -> None
 
 def test_a_compiler_that_runs_is_ended(tmp_path: Path) -> None:
     began = time.monotonic()
-    with Ahead(tmp_path) as ahead:
+    with BackgroundCompiler(tmp_path) as ahead:
         ahead.add([endless(), halves()])
         time.sleep(0.2)
     assert time.monotonic() - began < 30 and kept(tmp_path) == 0
@@ -107,6 +107,6 @@ def gone(group: int) -> bool:
 
 def test_where_there_is_no_compiler_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with Ahead(tmp_path) as ahead:
+    with BackgroundCompiler(tmp_path) as ahead:
         ahead.add([halves()])
     assert not (tmp_path / "kernels").exists()

@@ -17,7 +17,7 @@ from dslc.codegen.custom import NotRendered, rendered
 from dslc.codegen.host.compiler import NotBuilt
 from dslc.codegen.host.library import build
 from dslc.deadline import FOREVER
-from dslc.fuse.checked import wrong
+from dslc.fuse.kernel_checks import wrong
 from dslc.fuse.templates import Templates, Written
 from dslc.ir.graph import Graph
 from dslc.onnx.exporter import function_of

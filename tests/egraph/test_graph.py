@@ -9,7 +9,7 @@ import pytest
 from egraphs import call, check, price, random_graph, results, some_rule, tensor, true_cost, weight
 
 from dslc.egraph.extract import EXTRACTORS, EGraphTable, ExtractionProblem
-from dslc.egraph.extract.growing import GrowingExtraction
+from dslc.egraph.extract.incremental import IncrementalExtraction
 from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import Caps, step
@@ -68,7 +68,7 @@ def test_thousands_of_random_steps_keep_every_invariant(seed: int) -> None:
     graph = random_graph(seed)
     expected = results(graph)
     rng = random.Random(seed)
-    states = [(egraph := EGraph.of(graph), GrowingExtraction(egraph, price))]
+    states = [(egraph := EGraph.of(graph), IncrementalExtraction(egraph, price))]
     check(egraph)
     for number in range(250):
         origin, best = rng.choice(states[-6:])

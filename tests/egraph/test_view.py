@@ -87,8 +87,8 @@ def test_a_view_that_goes_on_from_earlier_ones_sees_what_a_new_one_does() -> Non
         step(egraph, rng.choice(growing), rng, Caps(matches=6, looked=20), view)
         view, new = View(egraph, before=view), View(egraph)
         for rule in rng.sample(growing, 8):
-            for outline in rule.outlines:
-                assert outline.fitting(view).calls == outline.fitting(new).calls
+            for prefilter in rule.prefilters:
+                assert prefilter.fitting(view).calls == prefilter.fitting(new).calls
             there, here = ({match.key for match in find_matches(rule, one, limit=300)} for one in (new, view))
             assert here == there or len(there) == 300
             found += len(there)

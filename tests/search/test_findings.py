@@ -10,7 +10,7 @@ import pytest
 
 from dslc.codegen.text import KernelText
 from dslc.cost.targets import target_named
-from dslc.fuse.trials import Tried
+from dslc.fuse.autotune import TunedKernel
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import fact_of
@@ -80,7 +80,7 @@ def kernel_of(value: Value, leaves: tuple[Value, ...], before: float = 1e-3, aft
     """A kernel that was measured to be faster than what gives a value."""
     program, args = abstracted((value,), leaves)
     text = KernelText(f"k_{abs(hash(program)):012x}"[:14], (), (), (), "")
-    tried = Tried(program, text.name, None, text, before, after, 1)
+    tried = TunedKernel(program, text.name, None, text, before, after, 1)
     (one,) = fused(tried, Graph(leaves, kernel_value(program, args)))
     return one
 
@@ -164,7 +164,7 @@ def test_what_is_slower_as_a_kernel_costs_what_its_nodes_cost(costs: Any) -> Non
     (new,) = kernel_value(second, (inner,))
     fact, _ = fact_of("rule", (old,), (new,), (X, W))
     text = KernelText("k_0123456789ab", (), (), (), "")
-    tried = Tried(second, text.name, None, text, 1e-3, 1e-9, 1)
+    tried = TunedKernel(second, text.name, None, text, 1e-3, 1e-9, 1)
     found = Findings((derived(Rival(fact, fact.new, (tried,), 1e-3, 1e-4)),), costs)
     assert len(list(found.moves(graph_of(old)))) == 1
     start = Candidate(graph_of(old), costs.graph_cost(graph_of(old)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dslc.fuse.estimate import EVERYDAY, seconds_of
-from dslc.fuse.formed import form_estimates, formed
 from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup
 from dslc.fuse.kernels import fold_of
+from dslc.fuse.offers import form_estimates, formed
 from dslc.fuse.profile import Profiles
 from dslc.interpret import Floats, run
 from dslc.ir.constants import array_value

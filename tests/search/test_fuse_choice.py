@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dslc.fuse.fused as search
+import dslc.fuse.fusion as search
 from dslc.codegen.host.compiler import BuildReason, NotBuilt
 from dslc.codegen.text import KernelText
 from dslc.cost.cache import CostCache
@@ -22,14 +22,14 @@ from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.deadline import FOREVER, Deadline, TimeUp
-from dslc.fuse import trials
+from dslc.fuse import autotune
+from dslc.fuse.autotune import Autotuner, Dropped, Generated, Subject, TunedKernel, WhyUnused
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, estimate, machine
 from dslc.fuse.groups import Neighbours, NodeGroup, proposals
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.offers import Offer, OfferPrices
 from dslc.fuse.profile import Profiles
-from dslc.fuse.trials import Dropped, Generated, Subject, Trials, Tried, WhyUnused
 from dslc.ir.constants import array_value
 from dslc.ir.graph import Call, Graph, Kernel, Value
 from dslc.semantics.apply import apply
@@ -264,21 +264,21 @@ def kept(
 ) -> list[str]:
     """The kernels that are kept where trials say what nodes and kernels take, in milliseconds, by operators."""
 
-    class Invented(Trials):
-        def tried(self, subjects: Iterable[Subject], brief: bool = False) -> dict[Graph, Tried | Dropped]:
-            out: dict[Graph, Tried | Dropped] = {}
+    class Invented(Autotuner):
+        def tried(self, subjects: Iterable[Subject], brief: bool = False) -> dict[Graph, TunedKernel | Dropped]:
+            out: dict[Graph, TunedKernel | Dropped] = {}
             for subject in subjects:
                 nodes, seconds = told.get(words(subject.program), (1.0, 2.0))
                 text = KernelText("k", (), (), (), "")
-                found = Tried(subject.program, words(subject.program), "", text, nodes / 1e3, seconds / 1e3, 1)
+                found = TunedKernel(subject.program, words(subject.program), "", text, nodes / 1e3, seconds / 1e3, 1)
                 slower = Dropped(subject.program, WhyUnused.SLOWER, "", nodes / 1e3)
                 out[subject.program] = found if seconds < nodes else slower
             return out
 
-        def library(self, found: Iterable[Tried], seconds: float = inf) -> None:
+        def library(self, found: Iterable[TunedKernel], seconds: float = inf) -> None:
             return None
 
-    monkeypatch.setattr(search, "Trials", Invented)
+    monkeypatch.setattr(search, "Autotuner", Invented)
     costs = CostModel(rules, Counted(), lambda inputs, outputs: b"", 17)
     return [words(one.tried.program) for one in search.fused(whole, rules, costs, 17).story.kept]
 
@@ -287,9 +287,9 @@ def test_what_there_was_no_time_for_goes_on_where_it_stopped(std: Rules, monkeyp
     """The first time there is time for one program; the second time that one is not tried once more."""
     tried: list[str] = []
 
-    class Hurried(Trials):
-        def tried(self, subjects: Iterable[Subject], brief: bool = False) -> dict[Graph, Tried | Dropped]:
-            out: dict[Graph, Tried | Dropped] = {}
+    class Hurried(Autotuner):
+        def tried(self, subjects: Iterable[Subject], brief: bool = False) -> dict[Graph, TunedKernel | Dropped]:
+            out: dict[Graph, TunedKernel | Dropped] = {}
             for subject in subjects:
                 name = words(subject.program)
                 late = not late_already and name != "exp softmax"
@@ -298,7 +298,7 @@ def test_what_there_was_no_time_for_goes_on_where_it_stopped(std: Rules, monkeyp
             return out
 
     late_already = False
-    monkeypatch.setattr(search, "Trials", Hurried)
+    monkeypatch.setattr(search, "Autotuner", Hurried)
     costs = CostModel(std, Counted(), lambda inputs, outputs: b"", 17)
     fusing = search.Fusing(softened(std), std, costs, 17, FOREVER, {}, None, 10, None, False)
     assert fusing.run().story.late and tried == ["exp softmax"]
@@ -352,15 +352,15 @@ def test_kernels_that_take_too_long_to_compile_do_not_cost_the_others(
             raise NotBuilt(BuildReason.TIMEOUT)
         return SimpleNamespace(kernels={text.name: text for text in texts}, failed=(), fresh=False, path="")
 
-    def best(self: Trials, subject: Subject, own: list[Generated], library: object) -> Tried:
-        return Tried(subject.program, own[0].text.name, None, own[0].text, 2.0, 1.0, 1)
+    def best(self: Autotuner, subject: Subject, own: list[Generated], library: object) -> TunedKernel:
+        return TunedKernel(subject.program, own[0].text.name, None, own[0].text, 2.0, 1.0, 1)
 
-    monkeypatch.setattr(trials, "build", build)
-    monkeypatch.setattr(Trials, "_best", best)
+    monkeypatch.setattr(autotune, "build", build)
+    monkeypatch.setattr(Autotuner, "_best", best)
     measurer: Any = SimpleNamespace(target=this_machine(1))
-    tried = Trials(std, measurer, Profiles(std).sizes, 17, until=Deadline.after(40.0))
+    tried = Autotuner(std, measurer, Profiles(std).sizes, 17, until=Deadline.after(40.0))
     subjects = [Subject(graph(chained(std, x(k + 1), "exp")), ()) for k in range(10)]
-    out: dict[Graph, Tried | Dropped] = {}
+    out: dict[Graph, TunedKernel | Dropped] = {}
     texts = {one: [Generated(None, KernelText(f"k{k}", (), (), (), ""))] for k, one in enumerate(subjects)}
     found = tried._measured(texts, out)
     assert [name for own in built for name in own] == [f"k{k}" for k in range(10)] and len(built) > 2

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dslc.fuse.trials as trials
 from benchmarks.kernel_models import Case, Writer, mish, prelu, weights
 from benchmarks.kernels import sizes_of, with_kernels
 from dslc.codegen.generate import generate
@@ -26,11 +25,12 @@ from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.process import ModelFile, Worker
 from dslc.deadline import Deadline
-from dslc.fuse.fused import Fused, FusingStory
+from dslc.fuse import autotune
+from dslc.fuse.autotune import Dropped, WhyUnused
+from dslc.fuse.fusion import Fused, FusingStory
 from dslc.fuse.groups import proposals
 from dslc.fuse.kernels import fold_of, kernels
 from dslc.fuse.profile import WorkSizes
-from dslc.fuse.trials import Dropped, WhyUnused
 from dslc.interpret import Floats, run
 from dslc.ir.graph import Call, Graph, Kernel
 from dslc.ir.graph import replace as graph_replace
@@ -185,7 +185,7 @@ def test_what_has_no_kernel_is_tried_in_halves(monkeypatch: pytest.MonkeyPatch) 
             raise NotGenerated(Reason.TOO_LARGE)
         return generate(rules, group, variant)
 
-    monkeypatch.setattr(trials, "generate", choosy)
+    monkeypatch.setattr(autotune, "generate", choosy)
     found = made(SMALL)
     dropped = [(words(one.program), one.why) for one in found.story.dropped]
     assert ("mul add softplus tanh mul", WhyUnused.NOT_GENERATED) in dropped
@@ -198,7 +198,7 @@ def test_a_generator_that_fails_costs_its_kernel_only(monkeypatch: pytest.Monkey
     def broken(rules: Rules, group: Graph, variant: Any = None) -> KernelText:
         raise IndexError("a bug")
 
-    monkeypatch.setattr(trials, "generate", broken)
+    monkeypatch.setattr(autotune, "generate", broken)
     assert ("mul add softplus tanh mul", WhyUnused.FAULT) in dropped()
 
 
@@ -212,8 +212,8 @@ def test_a_kernel_with_other_numbers_is_dropped(monkeypatch: pytest.MonkeyPatch)
         return replace(text, name=name, text=code.replace(text.name, name))
 
     # all variants, and the one that is tried again without contraction
-    monkeypatch.setattr(trials, "generate", wrong)
-    monkeypatch.setattr(trials, "generated", wrong)
+    monkeypatch.setattr(autotune, "generate", wrong)
+    monkeypatch.setattr(autotune, "generated", wrong)
     assert ("mul add softplus tanh mul", WhyUnused.DIFFERS) in dropped()
 
 
@@ -227,35 +227,37 @@ def edited(monkeypatch: pytest.MonkeyPatch, pattern: str, by: str) -> None:
         name = f"k_{text.name[2:][::-1]}"
         return replace(text, name=name, text=code.replace(text.name, name))
 
-    monkeypatch.setattr(trials, "generate", wrong)
-    monkeypatch.setattr(trials, "generated", wrong)
-    ways = trials.ways
-    monkeypatch.setattr(trials, "ways", lambda *args: ways(*args)[:1])
+    monkeypatch.setattr(autotune, "generate", wrong)
+    monkeypatch.setattr(autotune, "generated", wrong)
+    ways = autotune.ways
+    monkeypatch.setattr(autotune, "ways", lambda *args: ways(*args)[:1])
 
 
 def test_a_kernel_that_is_wrong_at_other_sizes_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is measured at 64 rows: an odd number of them is another thing."""
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 50] x) => (float[N, 50] y) { a = Abs(x)  b = Tanh(a)  y = Sqrt(b) }"""
-    assert isinstance(tried(text, monkeypatch), trials.Tried)
+    assert isinstance(tried(text, monkeypatch), autotune.TunedKernel)
     edited(monkeypatch, r"= k_tanh\((\w+)\);", r"= s0 % 2 ? k_exp(\1) : k_tanh(\1);")
     found = tried(text, monkeypatch)
-    assert isinstance(found, trials.Dropped) and found.why is WhyUnused.DIFFERS and "[3, 50]" in found.detail, found
+    assert isinstance(found, autotune.Dropped) and found.why is WhyUnused.DIFFERS and "[3, 50]" in found.detail, found
 
 
 def test_a_kernel_that_loses_denormal_numbers_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a product with a reciprocal, which is infinite."""
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[64, 40] x) => (float[64, 40] y) {
       e = Exp(x)  k = Constant<value_ints=[1]>()  s = ReduceSum(e, k)  y = Div(e, s) }"""
-    assert isinstance(tried(text, monkeypatch), trials.Tried)
+    assert isinstance(tried(text, monkeypatch), autotune.TunedKernel)
     edited(monkeypatch, r"\((\w+) / (\w+)\);", r"(\1 * (1.0f / \2));")
     found = tried(text, monkeypatch)
-    assert isinstance(found, trials.Dropped) and found.why is WhyUnused.DIFFERS and "infinities" in found.detail, found
+    assert isinstance(found, autotune.Dropped) and found.why is WhyUnused.DIFFERS and "infinities" in found.detail, (
+        found
+    )
 
 
-def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> trials.Tried | trials.Dropped:
+def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> autotune.TunedKernel | autotune.Dropped:
     """What becomes of a model as one kernel, however fast that is."""
-    monkeypatch.setattr(trials, "MARGIN", 0.0)
-    monkeypatch.setattr(trials, "VARIANTS", 1)
+    monkeypatch.setattr(autotune, "MARGIN", 0.0)
+    monkeypatch.setattr(autotune, "VARIANTS", 1)
     rules = standard()
     graph = import_model(onnx.parser.parse_model(text), rules).graph
     holes = tuple(hole(k, value.type) for k, value in enumerate(graph.inputs))
@@ -263,8 +265,8 @@ def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> trials.Tried | trials.D
     with CostCache(None) as costs:
         measurer = Measurer(this_machine(1), costs)
         try:
-            subject = trials.Subject(whole, (False,) * len(holes))
-            (found,) = trials.Trials(rules, measurer, WorkSizes({"N": 64}), 17).tried([subject]).values()
+            subject = autotune.Subject(whole, (False,) * len(holes))
+            (found,) = autotune.Autotuner(rules, measurer, WorkSizes({"N": 64}), 17).tried([subject]).values()
         finally:
             measurer.close()
     return found
@@ -278,7 +280,7 @@ def test_what_differs_by_contracted_products_alone_is_rounded_as_the_nodes_are(m
         }""",
         monkeypatch,
     )
-    assert isinstance(found, trials.Tried) and not found.variant.contract, found
+    assert isinstance(found, autotune.TunedKernel) and not found.variant.contract, found
 
 
 @pytest.mark.parametrize("size", [5, 40])
@@ -290,14 +292,14 @@ def test_numbers_that_are_none_are_as_the_runtime_has_them(size: int, monkeypatc
         }}""",
         monkeypatch,
     )
-    assert isinstance(found, trials.Dropped) and found.why is WhyUnused.DIFFERS, found
+    assert isinstance(found, autotune.Dropped) and found.why is WhyUnused.DIFFERS, found
 
 
 def test_without_a_compiler_nothing_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: Any, **__: Any) -> Any:
         raise NotBuilt(BuildReason.NO_COMPILER)
 
-    monkeypatch.setattr(trials, "build", none)
+    monkeypatch.setattr(autotune, "build", none)
     assert ("mul add softplus tanh mul", WhyUnused.NOT_BUILT) in dropped()
 
 
@@ -310,7 +312,7 @@ def test_time_that_is_up_ends_it() -> None:
 def test_variants_that_there_is_no_time_for_do_not_cost_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Further variants would take all of the time: what was measured before is checked and kept."""
     left = [100.0]
-    built = trials.build
+    built = autotune.build
 
     def slow(*args: Any, **options: Any) -> Any:
         found = built(*args, **options)
@@ -318,7 +320,7 @@ def test_variants_that_there_is_no_time_for_do_not_cost_the_first_one(monkeypatc
         left[0] = 40.0 if left[0] == 100.0 else 15.0
         return found
 
-    class Hurried(trials.Trials):
+    class Hurried(autotune.Autotuner):
         def __post_init__(self) -> None:
             self.until = Deadline(0.0, lambda: -left[0])
 
@@ -327,8 +329,8 @@ def test_variants_that_there_is_no_time_for_do_not_cost_the_first_one(monkeypatc
             left[0] -= 10.0 if left[0] <= 15.0 else 0.0
             return super()._kernel(*args)
 
-    monkeypatch.setattr(trials, "build", slow)
-    monkeypatch.setattr("dslc.fuse.fused.Trials", Hurried)
+    monkeypatch.setattr(autotune, "build", slow)
+    monkeypatch.setattr("dslc.fuse.fusion.Autotuner", Hurried)
     assert made(replace(SMALL, sizes=(40_003,))).programs
 
 

@@ -24,7 +24,7 @@ from dslc.match import (
     replaced,
     why_not,
 )
-from dslc.match.trace import Trace
+from dslc.match.state import Trace
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load
 

@@ -26,7 +26,7 @@ from dslc.ir.graph import Graph
 from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
-from dslc.match.trace import Trace
+from dslc.match.state import Trace
 from dslc.onnx.importer import import_model
 from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.semantics.library import Rules, load_many

@@ -17,7 +17,7 @@ from dslc.ir.scalar import Number
 from dslc.match import GraphIndex, Index, find_matches, replacements
 from dslc.match.cases import cases_of
 from dslc.match.index import IndexMemory
-from dslc.match.ways import Near, PartWay
+from dslc.match.substitutions import Near, PartSubstitution
 
 
 class Classes:
@@ -211,13 +211,13 @@ def test_numbers_that_constants_hold_belong_to_the_guard_key(tmp_path: Path) -> 
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Value, ...]]:
     """What a way of one part replaces that is looked at beside others, while a test runs."""
     out: list[tuple[Value, ...]] = []
-    plain = PartWay.near
+    plain = PartSubstitution.near
 
-    def noted(self: PartWay) -> Near:
+    def noted(self: PartSubstitution) -> Near:
         out.append(self.roots)
         return plain(self)
 
-    monkeypatch.setattr(PartWay, "near", noted)
+    monkeypatch.setattr(PartSubstitution, "near", noted)
     return out
 
 
@@ -288,7 +288,7 @@ substitution three(X: f32[B, R, S], Z: f32[S, Q]) -> Y {\n  Y = matmul(relu(X), 
 substitution four(X: f32[R, S], Z: f32[S, Q]) -> Y {\n  Y = matmul(relu(X), Z)\n  where constant(Z)\n  =>\n  Y = matmul(relu(X), Z)\n}
 """
     case = Case(tmp_path, rules)
-    one, two, three, four = (case.rule(name).outlines for name in ("one", "two", "three", "four"))
+    one, two, three, four = (case.rule(name).prefilters for name in ("one", "two", "three", "four"))
     assert one == two
     assert not set(one) & set(three)
     assert len(set(one) & set(four)) == 1
@@ -296,4 +296,4 @@ substitution four(X: f32[R, S], Z: f32[S, Q]) -> Y {\n  Y = matmul(relu(X), Z)\n
     both = [variable, case.call("matmul", case.call("relu", tensor("x", 2, 3)), fixed)]
     index = GraphIndex(graph(*both))
     top = case.rule("four").left.tops[0]
-    assert [len(outlines[top].fitting(index).calls) for outlines in (one, three, four)] == [2, 0, 1]
+    assert [len(prefilters[top].fitting(index).calls) for prefilters in (one, three, four)] == [2, 0, 1]

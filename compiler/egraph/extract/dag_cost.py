@@ -34,7 +34,7 @@ class Best(NamedTuple):
     choice: Choice
 
 
-class Shared:
+class DagCosts:
     """The best choices of a table's classes. `update` after every change; `clone` follows a clone of the table."""
 
     __slots__ = ("_best", "_dead", "_own", "moved", "table")
@@ -47,8 +47,8 @@ class Shared:
         #: the classes whose choices the last update changed, and the numbers that it found to be of other classes
         self.moved: set[int] = set()
 
-    def clone(self, table: ChoiceTable) -> Shared:
-        new = Shared(table)
+    def clone(self, table: ChoiceTable) -> DagCosts:
+        new = DagCosts(table)
         new._best, new._own, new._dead = self._best.copy(), self._own.copy(), self._dead
         return new
 
@@ -58,7 +58,7 @@ class Shared:
         return None if found is None else found.choice
 
     def cost(self, number: int) -> float:
-        """What a class is taken to cost with all that it needs."""
+        """The estimated cost of a class with all that it needs."""
         found = self._best.get(self.table.find(number))
         return inf if found is None else found.cost
 
@@ -190,7 +190,7 @@ def shared_of(
     plain = greedy_of(problem, until) if start is None else start
     if plain is None or problem.roots is None:
         return plain
-    state = Shared(problem)
+    state = DagCosts(problem)
     done = state.update(range(len(problem)), until)
 
     def chosen(number: int) -> Choice | None:

@@ -38,14 +38,14 @@ class EGraphFile:
         self.roots = roots
 
     def __len__(self) -> int:
-        """How many nodes there are."""
+        """Count the nodes."""
         return sum(map(len, self.rows))
 
     def choices(self, number: int) -> tuple[Choice, ...]:
         return self.rows[number]
 
     def problem(self) -> ExtractionProblem:
-        """What extractors take.
+        """Make the problem that extractors take.
 
         Raises:
             DslcError: E1103 for a root that no program has.
@@ -143,8 +143,10 @@ def _error(code: str, text: str, path: Path, hint: str = "") -> DslcError:
 
 
 def written(*problems: ExtractionProblem) -> dict[str, Any]:
-    """Problems in the format of files, side by side. Classes are called by their numbers (and their problem's where there are several),
-    nodes by class and place."""
+    """Convert problems to the format of files, side by side.
+
+    Classes are called by their numbers (and their problem's where there are several), nodes by class and place.
+    """
     nodes: dict[str, Any] = {}
     roots: list[str] = []
     for at, problem in enumerate(problems):

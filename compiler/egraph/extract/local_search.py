@@ -59,7 +59,7 @@ def switched(
 
 
 def _reads(program: Walked, roots: Iterable[int], find: Callable[[int], int]) -> dict[int, int]:
-    """How often each class of a program is read."""
+    """Count the reads of each class of a program."""
     out: dict[int, int] = {}
     for number in map(find, roots):
         out[number] = out.get(number, 0) + 1
@@ -74,7 +74,7 @@ def _saves(
     program: Walked, reads: Mapping[int, int], together: Mapping[int, Choice], choice_of: Callable[[int], Choice | None],
     find: Callable[[int], int],
 ) -> bool:  # fmt: skip
-    """Whether a program is cheaper after switches, as far as what comes and what goes says: it may read itself then."""
+    """Return whether a program is cheaper after switches, as far as what comes and what goes says: it may read itself then."""
     gained = 0.0
     now: dict[int, int] = {}
     come: dict[int, Choice] = {}

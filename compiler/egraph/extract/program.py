@@ -100,7 +100,7 @@ class _Weights:
 
 
 def weights_of(egraph: EGraph) -> dict[int, Choice]:
-    """How what depends on weights only is had by the fewest nodes."""
+    """Choose the fewest nodes for all that depends on weights only."""
     constant = [number for number in egraph.members if egraph.constant(number)]
     problem = ExtractionProblem(_Weights(egraph), constant)
     out: dict[int, Choice] = {}

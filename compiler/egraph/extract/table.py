@@ -1,4 +1,4 @@
-"""What extraction works on: classes, each with choices of a price of their own that read other classes.
+"""Tables for extraction: classes, each with choices of a price of their own that read other classes.
 
 A node with several results is a class by itself, its unit: each result's class has a choice that costs nothing and reads it.
 """
@@ -39,7 +39,7 @@ class Choices(Protocol):
 
 
 class ChoiceTable(Choices, Protocol):
-    """Classes that change, and who reads them."""
+    """Classes that change, and their readers."""
 
     def uses(self, number: int) -> Sequence[tuple[int, Choice]]:
         """The choices that read a class, each with the class that it is a choice of."""
@@ -66,6 +66,8 @@ class Extraction:
 
 
 class Walked(NamedTuple):
+    """A program's true cost, and the choice of each of its classes."""
+
     cost: float
     choice: dict[int, Choice]
 

@@ -10,12 +10,12 @@ from dslc.codegen.host.library import Library
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline, TimeUp
+from dslc.fuse.autotune import Autotuner, Dropped, KernelForm, Subject, TunedKernel, WhyUnused
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
-from dslc.fuse.formed import form_estimates
 from dslc.fuse.groups import Neighbours, NodeGroup
 from dslc.fuse.kernels import Cyclic, fold_of, folded
+from dslc.fuse.offers import form_estimates
 from dslc.fuse.profile import Profiles, Reach
-from dslc.fuse.trials import Dropped, Subject, Trials, Tried, TriedForm, WhyUnused
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, topological
 from dslc.ir.holes import abstracted
@@ -50,14 +50,14 @@ class Builder:
     sizes: Mapping[str, int] = field(default_factory=dict)
     machine: Speeds = EVERYDAY
     profiles: Profiles = field(init=False)
-    trials: Trials = field(init=False)
+    trials: Autotuner = field(init=False)
     #: what operators take in another form
     _forms: dict[Graph, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.profiles = Profiles(self.rules, self.sizes)
         sizes, costs, footprint = self.profiles.sizes, self.costs, self.costs.timer.footprint
-        self.trials = Trials(
+        self.trials = Autotuner(
             self.rules, costs.measurer, sizes, self.opset, until=self.until, strict=self.strict, footprint=footprint
         )
 
@@ -154,11 +154,11 @@ class Builder:
             return []
         return [FORMED * each.seconds(self.machine) for each in form_estimates(kernel, self.profiles, self.strict)]
 
-    def form_of(self, fact: Fact) -> TriedForm:
+    def form_of(self, fact: Fact) -> KernelForm:
         """A program as the form of one kernel, in the first form that its operators have: `std.winograd(tile=4) of ...`."""
         for name, program in forms(self.rules, fact.new, self.strict):
-            return TriedForm(f"{name} of {fact.rule}", program)
-        return TriedForm(fact.rule, fact.new)
+            return KernelForm(f"{name} of {fact.rule}", program)
+        return KernelForm(fact.rule, fact.new)
 
     def _learnt(self, group: Graph, seconds: float) -> bool:
         """Keeps what the kernel of an operator takes that was estimated; False where it is no such kernel, or known to be slower."""
@@ -187,10 +187,10 @@ class Builder:
             return Rival(fact, with_kernels, (), before, after) if before < inf and after < inf else None
         own = [node for node in with_kernels.nodes() if isinstance(node, Kernel)]
         subjects = {node.group: Subject(node.group, tuple(arg.constant for arg in node.args)) for node in own}
-        kernels: list[Tried] = []
+        kernels: list[TunedKernel] = []
         again = False
         for one in self.trials.tried(subjects.values()).values():
-            if isinstance(one, Tried):
+            if isinstance(one, TunedKernel):
                 kernels.append(one)
                 self._learnt(one.program, one.kernel)
             elif one.why is WhyUnused.LATE:
@@ -212,7 +212,7 @@ class Builder:
         bare = after + sum(spelled.get(node.group, 0.0) for node in own)
         return Rival(fact, with_kernels, tuple(kernels), before, after, bare=bare)
 
-    def one_kernel(self, fact: Fact, form: TriedForm) -> Rival | None:
+    def one_kernel(self, fact: Fact, form: KernelForm) -> Rival | None:
         """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""
         if not self.costs.target.measured:
             return None
@@ -222,7 +222,7 @@ class Builder:
         found = self.trials.tried([subject]).get(fact.old)
         if isinstance(found, Dropped) and found.why is WhyUnused.LATE:
             raise TimeUp
-        if not isinstance(found, Tried) or not isinstance(node, Kernel):
+        if not isinstance(found, TunedKernel) or not isinstance(node, Kernel):
             return None
         return Rival(fact, whole, (found,), found.nodes, found.kernel, whole=True)
 

@@ -22,9 +22,9 @@ from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.derivation.programs import PricedProgram, estimated, unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.symbolic_sizes import NotSymbolic, SizeNumbers, unknown_sizes
+from dslc.fuse.autotune import MARGIN as TRIALS_MARGIN
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import unfold
-from dslc.fuse.trials import MARGIN as TRIALS_MARGIN
 from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Call, Graph, Kernel, Node, Value, replace
 from dslc.ir.holes import abstracted, instantiated, leaves_of

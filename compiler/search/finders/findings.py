@@ -12,8 +12,8 @@ from dataclasses import replace as replace_fields
 
 from dslc.cost.groups import Group
 from dslc.cost.model import CostModel
+from dslc.fuse.autotune import TunedKernel
 from dslc.fuse.kernels import kernels, unfold
-from dslc.fuse.trials import Tried
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Kernel, Node, Value, rebuild, replace, with_args
 from dslc.ir.holes import instantiated
@@ -37,7 +37,7 @@ class Finding:
     fact: Fact
     program: Graph
     rests: tuple[Fact, ...]
-    kernels: tuple[Tried, ...]
+    kernels: tuple[TunedKernel, ...]
     weights: tuple[bool, ...]
     before: float
     after: float
@@ -66,7 +66,7 @@ def derived(rival: Rival) -> Finding:
     return Finding(rival.fact, rival.program, tuple(rests), rival.kernels, weights, rival.before, rival.after, rival)
 
 
-def fused(tried: Tried, graph: Graph) -> Iterator[Finding]:
+def fused(tried: TunedKernel, graph: Graph) -> Iterator[Finding]:
     """A kernel of a graph, for each pattern of weights in which it stands there."""
     fact = fact_of_kernel(tried.program)
     own = [node for node in graph.nodes() if isinstance(node, Kernel) and node.group == tried.program]
@@ -148,7 +148,7 @@ class Findings:
     def with_texts(self, candidate: Candidate) -> Candidate:
         """A candidate with the C++ of its kernels, of two for one kernel the faster one."""
         there = set(kernels(candidate.graph))
-        best: dict[str, Tried] = {}
+        best: dict[str, TunedKernel] = {}
         for each in (tried for one in self.found for tried in one.kernels):
             known = best.get(each.name)
             if each.program in there and (known is None or each.kernel < known.kernel):

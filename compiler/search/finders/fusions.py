@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dslc.codegen.host.background import Ahead
+from dslc.codegen.host.background import BackgroundCompiler
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
-from dslc.fuse.fused import KERNELS as FUSED_KERNELS
-from dslc.fuse.fused import Fused, Fusing
+from dslc.fuse.autotune import TunedKernel, WhyUnused
+from dslc.fuse.fusion import KERNELS as FUSED_KERNELS
+from dslc.fuse.fusion import Fused, Fusing
 from dslc.fuse.kernels import kernels
 from dslc.fuse.templates import Templates
-from dslc.fuse.trials import Tried, WhyUnused
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, kernel_value
 from dslc.match.forms import stated_error
@@ -67,7 +67,7 @@ class Fusions:
             made.append(Candidate(graph, cost, base, KERNELS, len(programs), facts, {**base.kernels, **found.texts}))
         return made, found
 
-    def prepare(self, ahead: Ahead) -> None:
+    def prepare(self, ahead: BackgroundCompiler) -> None:
         """Has other variants of the kernels that were tried compiled while somebody else uses the time."""
         for fusing in self.begun.values():
             fusing.trials.prepare(ahead)
@@ -88,7 +88,7 @@ def told(rules: Rules, found: Fused) -> list[str]:
     return [said(rules, kept.tried, kept.places) for kept in found.story.kept]
 
 
-def said(rules: Rules, tried: Tried, places: int) -> str:
+def said(rules: Rules, tried: TunedKernel, places: int) -> str:
     """What a report says of a kernel in so many places."""
     words = " + ".join(node.op.rpartition(".")[2] for node in tried.program.nodes() if isinstance(node, Call))
     how = "" if places == 1 else f", in {places} places"

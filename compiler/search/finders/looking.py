@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dslc.derivation.programs import PricedProgram
+from dslc.fuse.autotune import TunedKernel
 from dslc.fuse.groups import Neighbours
-from dslc.fuse.trials import Tried
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Input, Kernel, Node, Value
 from dslc.ir.holes import abstracted
@@ -23,7 +23,7 @@ class Rival:
 
     fact: Fact
     program: Graph
-    kernels: tuple[Tried, ...]
+    kernels: tuple[TunedKernel, ...]
     before: float
     after: float
 

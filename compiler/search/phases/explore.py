@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from dslc.codegen.host.background import Ahead
+from dslc.codegen.host.background import BackgroundCompiler
 from dslc.cost.cache import CostCache
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
@@ -38,7 +38,7 @@ class Exploration:
     def __init__(self, referenced: Referenced, cache: CostCache, run: Run) -> None:
         task = referenced.task
         self.referenced, self.cache, self.run = referenced, cache, run
-        self._ahead = Ahead(processor=task.machine.processor)
+        self._ahead = BackgroundCompiler(processor=task.machine.processor)
         #: when measuring ends; None where nothing new is measured
         self._until: Deadline | None = run.clock.until()
         self._scheduler: Scheduler | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from dslc.codegen.host.background import Ahead
+from dslc.codegen.host.background import BackgroundCompiler
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.match import CompiledRule
@@ -32,7 +32,7 @@ class SearchContext:
     #: the best that rules made
     best: Candidate | None = None
     #: compiles kernels beside the search, and derives programs
-    ahead: Ahead | None = None
+    ahead: BackgroundCompiler | None = None
     beside: Beside | None = None
     #: when exploring ends, the turn of the one who is asked, and what he may measure; None where nothing new is measured
     exploring: Deadline = field(default_factory=Deadline)

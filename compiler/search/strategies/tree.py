@@ -14,7 +14,7 @@ from dslc.cost.model import CostModel
 from dslc.deadline import TimeUp
 from dslc.egraph import rewrite
 from dslc.egraph.deltas import added
-from dslc.egraph.extract.growing import Anew, GrowingExtraction
+from dslc.egraph.extract.incremental import FreshExtraction, IncrementalExtraction
 from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
@@ -133,7 +133,7 @@ class Searching:
     def _begin(self) -> None:
 
         egraph = EGraph.of(self._start.graph)
-        found = GrowingExtraction(egraph, self._prices).best()
+        found = IncrementalExtraction(egraph, self._prices).best()
         if found is not None:
             self._prices.settle(found)
             self._plant(egraph)
@@ -164,11 +164,11 @@ class Searching:
         """A new tree, at prices as they are known by now; `program` is one that the e-graph holds."""
 
         how = self._options.reward
-        growing: GrowingExtraction | Anew
+        growing: IncrementalExtraction | FreshExtraction
         if how in ("shared", "joint"):
-            growing = GrowingExtraction(egraph, self._prices, how == "joint", program)
+            growing = IncrementalExtraction(egraph, self._prices, how == "joint", program)
         else:
-            growing = Anew(egraph, self._prices, WAYS[how], SOLVER)
+            growing = FreshExtraction(egraph, self._prices, WAYS[how], SOLVER)
         found = growing.best()
         self._root = None if found is None else TreeState(egraph, growing, found, IncrementalMatches(View(egraph)))
         self._done, self._idle, self._stale = 0, 0, False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dslc.egraph.extract.growing import Anew, GrowingExtraction
+from dslc.egraph.extract.incremental import FreshExtraction, IncrementalExtraction
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
 from dslc.egraph.incremental_matches import IncrementalMatches
@@ -23,7 +23,7 @@ class TreeState:
     )  # fmt: skip
 
     def __init__(
-        self, egraph: EGraph, growing: GrowingExtraction | Anew, found: Extraction, places: IncrementalMatches,
+        self, egraph: EGraph, growing: IncrementalExtraction | FreshExtraction, found: Extraction, places: IncrementalMatches,
         fresh: frozenset[Node] = frozenset(), before: IncrementalMatches | None = None, done: Collection[Match] = (),
     ) -> None:  # fmt: skip
         """`before`: where rules match near the best program of what the e-graph was cloned from, and what was applied since."""

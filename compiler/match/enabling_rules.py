@@ -1,4 +1,4 @@
-"""What has to happen before a rule applies: other rules, of which one or two make its left side appear."""
+"""Rules that enable another one: one or two applications make its left side appear."""
 
 from __future__ import annotations
 

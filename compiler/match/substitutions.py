@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from dslc.ir.graph import Call, Value
 from dslc.match.guards import freeze
 from dslc.match.index import Index
-from dslc.match.outline import known_at
-from dslc.match.parts import PatternPart
+from dslc.match.prefilter import known_at
+from dslc.match.rule import PatternPart
 from dslc.match.state import AttributeEquals, MatchState, NumberEquals, Pending
 
 
-class PartWay:
+class PartSubstitution:
     """A part of a left side in an index, in the names of the part.
 
     `tensors` are its variables and named results, `codes` their numbers in the index; `look` stands for all that guards and right sides
@@ -22,7 +22,18 @@ class PartWay:
     `constant`: all that is replaced is.
     """
 
-    __slots__ = ("_index", "calls", "codes", "constant", "identity", "look", "numbers", "roots", "state", "tensors")
+    __slots__ = (
+        "_index",
+        "calls",
+        "codes",
+        "constant",
+        "identity",
+        "numbers",
+        "roots",
+        "signature",
+        "state",
+        "tensors",
+    )
 
     def __init__(self, part: PatternPart, index: Index, state: MatchState) -> None:
         self.state, self._index = state, index
@@ -30,12 +41,12 @@ class PartWay:
         tensors = [values[name] for name in part.variables]
         tensors += [results[p.site][p.output] for p in part.results]
         known = [known_at(value, index) for value in tensors]
-        look = (
+        signature = (
             tuple([kind for _, kind in known]),
             tuple([freeze(names[name]) for name in part.binds]),
             tuple([_asked(item) for item in state.pending]),
         )
-        self.look = part.looks.setdefault(look, len(part.looks))
+        self.signature = part.signatures.setdefault(signature, len(part.signatures))
         self.tensors = tuple(tensors)
         self.codes = codes = tuple([code for code, _ in known])
         roots = tuple([results[p.site][p.output] for p in part.roots])
@@ -53,7 +64,7 @@ class PartWay:
         self.calls: tuple[Call, ...] = tuple([state.nodes[p.site] for p in part.roots])
 
     def near(self) -> Near:
-        """What decides whether it goes together with others; not kept, as bits of large graphs are long."""
+        """Compute the properties that decide about joining with others; not kept, as bits of large graphs are long."""
         index = self._index
         replaced = tuple([index.results(call)[0] for call in dict.fromkeys(self.calls)])
         bits = 0
@@ -64,8 +75,11 @@ class PartWay:
 
 
 class Near(NamedTuple):
-    """`below` is all that a way's tensors are computed from, `bits` where what it replaces is, both as bits by position; `ranks` are
-    those of its calls, `replaced` has a value of each."""
+    """Properties of a substitution that decide about joining it with others.
+
+    `below` is all that its tensors are computed from, `bits` the places of the replaced values, both as bits by position; `ranks` are
+    those of its calls, `replaced` has a value of each.
+    """
 
     below: int
     bits: int
@@ -73,15 +87,15 @@ class Near(NamedTuple):
     replaced: tuple[Value, ...]
 
 
-class Ways:
+class LazySubstitutions:
     """The ways of a part, looked for as far as they are asked for."""
 
-    def __init__(self, source: Iterator[PartWay]) -> None:
-        self._known: list[PartWay] = []
+    def __init__(self, source: Iterator[PartSubstitution]) -> None:
+        self._known: list[PartSubstitution] = []
         self._source = source
         self.broken = False
 
-    def __iter__(self) -> Iterator[PartWay]:
+    def __iter__(self) -> Iterator[PartSubstitution]:
         known, at = self._known, 0
         while True:
             while at < len(known):

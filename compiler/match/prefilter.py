@@ -1,6 +1,6 @@
-"""What a site can be at all, by its own operator, literals and operands: asked once of each call, for all rules together.
+"""Prefilters of sites by operator, literals and operands: tested once for each call, for all rules together (a discrimination key).
 
-A thousand rules share some hundred outlines. An outline sees no names: it lets through every call that can match, and some that
+A thousand rules share some hundred prefilters. A prefilter sees no names: it lets through every call that can match, and some that
 cannot. What it refuses no rule has to try.
 """
 
@@ -23,7 +23,7 @@ from dslc.semantics.shape_free import is_pointwise
 
 @dataclass(frozen=True, slots=True)
 class AnyTensor:
-    """What a parameter of a rule can be: `quick` with names by the order in which they occur."""
+    """Values of a rule's parameter: `quick` with names by the order in which they occur."""
 
     quick: QuickType | None
     constant: bool
@@ -41,7 +41,7 @@ class AnyNumber:
 class From:
     """Result `output` of a call that fits; any result of it where None."""
 
-    outline: Outline
+    prefilter: SitePrefilter
     output: int | None
 
 
@@ -50,7 +50,7 @@ Need: TypeAlias = AnyTensor | AnyNumber | From
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What makes two outlines the same."""
+    """Key by which two prefilters are the same."""
 
     operator: str | None
     predicates: frozenset[str]
@@ -62,8 +62,8 @@ class _Parts:
     nested: bool
 
 
-class Outline:
-    """An outline, one object for all sites that have it. Made by `outlines`."""
+class SitePrefilter:
+    """A prefilter, one object for all sites that have it. Made by `prefilters`."""
 
     __slots__ = ("_parts", "_rules", "_tests", "below", "nested", "operator", "operators")
 
@@ -73,8 +73,10 @@ class Outline:
         self._rules = rules
         #: the operator of the calls that it lets through, None for any
         self.operator = parts.operator
-        #: the outlines of what its calls have to read
-        self.below: tuple[Outline, ...] = tuple([need.outline for need in parts.needs if isinstance(need, From)])
+        #: the prefilters of what its calls have to read
+        self.below: tuple[SitePrefilter, ...] = tuple(
+            [need.prefilter for need in parts.needs if isinstance(need, From)]
+        )
         #: whether calls of the same operator that its calls read are looked through
         self.nested = parts.nested
         inside = [below.operators for below in self.below]
@@ -106,18 +108,18 @@ class Outline:
         return self._below(self._possible(pool, index), index)
 
     def _possible(self, calls: Iterable[Call], index: Index) -> list[Call]:
-        """Those of some calls that it lets through as far as they say by themselves: those of one look are asked once."""
+        """Filter calls by what they are by themselves: those of one signature are tested once."""
         memory = index.memory
-        looks, verdicts = memory.looks, memory.verdicts.setdefault(self, {})
+        signatures, verdicts = memory.signatures, memory.verdicts.setdefault(self, {})
         out: list[Call] = []
         for call in calls:
-            look = looks.get(call)
-            if look is None:
+            signature = signatures.get(call)
+            if signature is None:
                 key = (call.head, *[kind_at(arg, index) for arg in call.args])
-                look = looks[call] = memory.numbers.setdefault(key, len(memory.numbers))
-            verdict = verdicts.get(look)
+                signature = signatures[call] = memory.numbers.setdefault(key, len(memory.numbers))
+            verdict = verdicts.get(signature)
             if verdict is None:
-                verdict = verdicts[look] = self._alone(call, index)
+                verdict = verdicts[signature] = self._alone(call, index)
             if verdict:
                 out.append(call)
         return out
@@ -136,10 +138,10 @@ class Outline:
         return Fitting(tuple(calls), frozenset(calls))
 
     def _feasible(self, index: Index) -> bool:
-        return all(need.outline.fitting(index).calls for need in self._parts.needs if isinstance(need, From))
+        return all(need.prefilter.fitting(index).calls for need in self._parts.needs if isinstance(need, From))
 
     def _below(self, calls: list[Call], index: Index) -> tuple[Call, ...]:
-        """Those whose arguments come from where they have to."""
+        """Filter calls by the producers of their arguments."""
         parts = self._parts
         if parts.operator is None and parts.predicates:
             calls = [call for call in calls if self._term(call)]
@@ -151,7 +153,7 @@ class Outline:
         return tuple(calls)
 
     def _alone(self, call: Call, index: Index) -> bool:
-        """What depends on the call itself and the kinds of its arguments."""
+        """Test the call itself and the kinds of its arguments."""
         parts = self._parts
         if not parts.grouped and parts.outputs not in (0, len(call.types)):
             return False
@@ -172,7 +174,7 @@ class Outline:
         )
 
     def _reads(self, call: Call, index: Index) -> bool:
-        """Whether arguments come from where they have to."""
+        """Return whether arguments come from where they have to."""
         needs = self._parts.needs
         if self._parts.anywhere:
             return all(
@@ -183,7 +185,7 @@ class Outline:
         )
 
     def _term(self, call: Call) -> bool:
-        """Whether the term may stand for the call, as far as its guards say."""
+        """Return whether the term may stand for the call, as far as its guards say."""
         parts = self._parts
         return all(satisfies(predicate, call, len(parts.needs), self._rules) for predicate in parts.predicates)
 
@@ -203,7 +205,7 @@ class Outline:
 
 
 def satisfies(predicate: str, node: Call, count: int, rules: Rules) -> bool:
-    """Whether an operator is pointwise, or linear in its first `count` tensors where it is used like this."""
+    """Return whether an operator is pointwise, or linear in its first `count` tensors where it is used like this."""
     if predicate == "pointwise":
         return is_pointwise(rules.operators[node.op], rules)
     return linear_at(rules, node, count)
@@ -227,7 +229,7 @@ def _meets(need: Need, value: Value, index: Index) -> bool:
     if isinstance(need, AnyNumber):
         number = number_at(value, index)
         return number is not None and (need.literal is None or equal(need.literal, number))
-    members = need.outline.fitting(index).members
+    members = need.prefilter.fitting(index).members
     for node in index.nodes(value):
         if node not in members or not isinstance(node, Call):
             continue
@@ -245,7 +247,7 @@ def number_at(value: Value, index: Index) -> Any:
 
 
 def kind_at(value: Value, index: Index) -> Kind:
-    """What guards and right sides can ask of a tensor."""
+    """The properties of a tensor that guards and right sides can ask for."""
     return known_at(value, index)[1]
 
 
@@ -260,7 +262,7 @@ def known_at(value: Value, index: Index) -> tuple[int, Kind]:
 
 
 def _possible(pattern: AttrPattern | Rest, actual: Any) -> bool:
-    """Whether an attribute can be what a pattern says, names aside."""
+    """Return whether an attribute can be what a pattern says, names aside."""
     if isinstance(pattern, Literal):
         return equal(pattern.value, actual)
     if not isinstance(pattern, Entries):
@@ -281,22 +283,22 @@ def _possible(pattern: AttrPattern | Rest, actual: Any) -> bool:
 # ---- making them -----------------------------------------------------------------------------------------------
 
 
-def outlines(
+def prefilters(
     rules: Rules,
     side: Side,
     quick: dict[str, QuickType],
     constants: frozenset[str],
     predicates: dict[str, frozenset[str]],
-) -> tuple[Outline, ...]:
-    """The outline of every site of a pattern, equal ones as one object.
+) -> tuple[SitePrefilter, ...]:
+    """The prefilter of every site of a pattern, equal ones as one object.
 
     Args:
         quick: what the types of tensor variables say at first sight.
         constants: the variables that have to be constant.
         predicates: what term variables have to be.
     """
-    pool: dict[_Parts, Outline] = rules_cache(rules, "outlines")
-    made: dict[int, Outline] = {}
+    pool: dict[_Parts, SitePrefilter] = rules_cache(rules, "prefilters")
+    made: dict[int, SitePrefilter] = {}
     for site in _children_first(side):
         tests = tuple((name, pattern) for name, pattern in site.attrs if isinstance(pattern, Literal | Entries))
         # an inverse whose results are taken in groups has other attributes than the call
@@ -319,7 +321,7 @@ def outlines(
             site.associative,
         )
         if parts not in pool:
-            pool[parts] = Outline(parts, tests, rules)
+            pool[parts] = SitePrefilter(parts, tests, rules)
         made[site.id] = pool[parts]
     return tuple(made[site.id] for site in side.sites)
 
@@ -341,7 +343,7 @@ def _children_first(side: Side) -> Iterator[Site]:
 
 
 def _need(
-    arg: Pattern, side: Side, made: dict[int, Outline], quick: dict[str, QuickType], constants: frozenset[str]
+    arg: Pattern, side: Side, made: dict[int, SitePrefilter], quick: dict[str, QuickType], constants: frozenset[str]
 ) -> Need:
     if isinstance(arg, Variable):
         type = quick.get(arg.name)
@@ -358,7 +360,7 @@ def type_of(literal: Any) -> type:
 
 
 def _anonymous(quick: QuickType) -> QuickType:
-    """A quick type with other names: what they are called matters to no outline."""
+    """A quick type with other names: what they are called matters to no prefilter."""
     names: dict[str, str] = {}
 
     def entry(declared: str | int | None) -> str | int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 
 from dslc.deadline import Deadline
-from dslc.egraph.extract.dag_cost import Shared, shared_of
+from dslc.egraph.extract.dag_cost import DagCosts, shared_of
 from dslc.egraph.extract.local_search import joint_of, switched
 from dslc.egraph.extract.program import extract
 from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, ExtractionProblem, Price, Walked, walk
@@ -16,7 +16,7 @@ SWITCHES = 60  #: joint switches tried after one change
 FIRST = 500  #: joint switches tried at first
 
 
-class GrowingExtraction:
+class IncrementalExtraction:
     """The program of an e-graph's roots by shared costs, and by joint switches where `joint`. One for each e-graph."""
 
     __slots__ = ("_begun", "_joint", "_last", "_over", "_plain", "_shared", "_table")
@@ -24,7 +24,7 @@ class GrowingExtraction:
     def __init__(self, egraph: EGraph, price: Price, joint: bool = True, program: Graph | None = None) -> None:
         """`program`: one that the e-graph holds, to begin with."""
         self._table = EGraphTable(egraph, price)
-        self._shared = Shared(self._table)
+        self._shared = DagCosts(self._table)
         self._over: dict[int, Choice] = {}
         self._joint = joint
         self._begun = False
@@ -56,9 +56,9 @@ class GrowingExtraction:
             self._over[out] = Choice(node, 0.0, (unit,))
         return values
 
-    def clone(self, egraph: EGraph) -> GrowingExtraction:
+    def clone(self, egraph: EGraph) -> IncrementalExtraction:
         """The same for a clone of the e-graph."""
-        new = GrowingExtraction.__new__(GrowingExtraction)
+        new = IncrementalExtraction.__new__(IncrementalExtraction)
         new._table = self._table.over(egraph)
         new._shared = self._shared.clone(new._table)
         new._over = self._over.copy()
@@ -134,7 +134,7 @@ class GrowingExtraction:
         return found
 
 
-class Anew:
+class FreshExtraction:
     """The program of an e-graph's roots by any extractor, which looks at all of it whenever it is asked."""
 
     __slots__ = ("_egraph", "_how", "_price", "_seconds")
@@ -143,8 +143,8 @@ class Anew:
         """`how` is one of `EXTRACTORS`, and `seconds` what it may take each time."""
         self._egraph, self._price, self._how, self._seconds = egraph, price, how, seconds
 
-    def clone(self, egraph: EGraph) -> Anew:
-        return Anew(egraph, self._price, self._how, self._seconds)
+    def clone(self, egraph: EGraph) -> FreshExtraction:
+        return FreshExtraction(egraph, self._price, self._how, self._seconds)
 
     def best(self) -> Extraction | None:
         return extract(self._egraph, self._price, self._how, until=Deadline.after(self._seconds))

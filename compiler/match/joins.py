@@ -16,10 +16,9 @@ from dslc.ir.graph import Node, Value
 from dslc.match.attributes import same_set
 from dslc.match.guards import freeze
 from dslc.match.index import Index
-from dslc.match.parts import PatternPart, Placed
-from dslc.match.rule import CompiledRule
+from dslc.match.rule import CompiledRule, PatternPart, Placed
+from dslc.match.substitutions import Near, PartSubstitution
 from dslc.match.types import equal
-from dslc.match.ways import Near, PartWay
 from dslc.semantics.env import AttrSet
 
 _K = TypeVar("_K", str, int)
@@ -31,7 +30,7 @@ PAIRS = 8  #: pairs of ways for each node of the index, beyond which all that de
 FEW = 16  #: ways that are looked at one by one
 
 #: the ways of a part in an index
-Find: TypeAlias = Callable[[PatternPart], Iterable[PartWay]]
+Find: TypeAlias = Callable[[PatternPart], Iterable[PartSubstitution]]
 
 
 class Joins:
@@ -48,23 +47,23 @@ class Joins:
             left.remove(order[-1])
         self.order = tuple(order)
         self._rule, self._index, self._find = rule, index, find
-        self._beside: list[_Beside] = []
+        self._partners: list[_JoinPartners] = []
 
-    def ways(self) -> Iterator[tuple[PartWay, ...]]:
+    def ways(self) -> Iterator[tuple[PartSubstitution, ...]]:
         """The ways of all parts that go together, in the `order` of the parts."""
         for way in self._find(self.order[0].part):
             near = way.near()
             yield from self._with_others((way,), (near,), near.below, near.bits)
 
     def _with_others(
-        self, ways: tuple[PartWay, ...], nears: tuple[Near, ...], below: int, bits: int
-    ) -> Iterator[tuple[PartWay, ...]]:
+        self, ways: tuple[PartSubstitution, ...], nears: tuple[Near, ...], below: int, bits: int
+    ) -> Iterator[tuple[PartSubstitution, ...]]:
         at = len(ways)
-        if at > len(self._beside):
-            self._beside.append(
-                _Beside(self._rule, self.order[: at + 1], list(self._find(self.order[at].part)), self._index)
+        if at > len(self._partners):
+            self._partners.append(
+                _JoinPartners(self._rule, self.order[: at + 1], list(self._find(self.order[at].part)), self._index)
             )
-        beside = self._beside[at - 1]
+        beside = self._partners[at - 1]
         if at + 1 == len(self.order):
             for way, _ in beside.joining(ways, nears, below, bits):
                 yield (*ways, way)
@@ -77,10 +76,12 @@ def _shares(one: Placed, other: Placed) -> bool:
     return not set(one.variables).isdisjoint(other.variables) or not set(one.sites).isdisjoint(other.sites)
 
 
-class _Beside:
+class _JoinPartners:
     """The ways of the last of some parts beside those of the others, which are matched first."""
 
-    def __init__(self, rule: CompiledRule, order: Sequence[Placed], ways: Sequence[PartWay], index: Index) -> None:
+    def __init__(
+        self, rule: CompiledRule, order: Sequence[Placed], ways: Sequence[PartSubstitution], index: Index
+    ) -> None:
         *before, own = order
         self._index, self._top = index, own.part.top
         self._tensors = _shared(
@@ -94,22 +95,23 @@ class _Beside:
         self._after = [(*there[i], here[j]) for i, j in rule.ordered if i in there and j in here]
         self._until = [(*there[j], here[i]) for i, j in rule.ordered if j in there and i in here]
         self._groups: dict[Any, _Group] = {}
-        self._near: dict[PartWay, Near] = {}
-        self._alike: dict[Any, list[PartWay]] = {}
+        self._near: dict[PartSubstitution, Near] = {}
+        self._comparable: dict[Any, list[PartSubstitution]] = {}
         for way in ways:
             state = way.state
             places = (
                 *[state.values[name] for _, _, name in self._tensors],
                 *[(state.nodes[site], state.results[site]) for _, _, site in self._sites],
             )
-            names = tuple([_alike(state.names[name]) for _, _, name in self._names])
-            self._alike.setdefault((places, names), []).append(way)
+            names = tuple([_comparable(state.names[name]) for _, _, name in self._names])
+            self._comparable.setdefault((places, names), []).append(way)
 
     def joining(
-        self, before: Sequence[PartWay], nears: Sequence[Near], below: int, bits: int
-    ) -> Iterator[tuple[PartWay, Near]]:
-        """The ways that a combination can be joined with: they agree with it, neither makes what the other replaces, and of
-        exchangeable results they are in one order.
+        self, before: Sequence[PartSubstitution], nears: Sequence[Near], below: int, bits: int
+    ) -> Iterator[tuple[PartSubstitution, Near]]:
+        """Yield the substitutions that a combination can be joined with.
+
+        They agree with it, neither makes what the other replaces, and of exchangeable results they are in one order.
 
         `below` is all that the tensors of the combination are computed from, `bits` where what it replaces is. In a chain of ten
         thousand products none can be computed beside another: that is seen for all of them at once.
@@ -142,7 +144,7 @@ class _Beside:
                             continue
                         yield way, near
 
-    def _group(self, before: Sequence[PartWay]) -> _Group | None:
+    def _group(self, before: Sequence[PartSubstitution]) -> _Group | None:
         names = [before[at].state.names[name] for at, name, _ in self._names]
         places = (
             *[before[at].state.values[name] for at, name, _ in self._tensors],
@@ -151,22 +153,22 @@ class _Beside:
         key = (places, tuple([freeze(value) for value in names]))
         found = self._groups.get(key)
         if found is None:
-            near = self._alike.get((places, tuple([_alike(value) for value in names])), ())
+            near = self._comparable.get((places, tuple([_comparable(value) for value in names])), ())
             wanted = [(value, name) for value, (_, _, name) in zip(names, self._names, strict=True)]
             agreeing = [way for way in near if all(agree(value, way.state.names[name]) for value, name in wanted)]
             found = self._groups[key] = _Group(agreeing, self._top, self._index)
         return found if found.ways else None
 
 
-def _several(ways: Sequence[PartWay]) -> bool:
-    """Whether what is replaced comes from more calls than one: only then can it be in the way of itself."""
+def _several(ways: Sequence[PartSubstitution]) -> bool:
+    """Return whether what is replaced comes from more calls than one: only then can it be in the way of itself."""
     return len({call for way in ways for call in way.calls}) > 1
 
 
 def _shared(
     before: Sequence[tuple[Sequence[_K], Sequence[_K]]], own: tuple[Sequence[_K], Sequence[_K]]
 ) -> tuple[tuple[int, _K, _K], ...]:
-    """What the last part has in common with others: which of these has it first, and how the states of the two parts call it."""
+    """Find names that the last part shares with others: the first of these to have one, and its names in both parts' states."""
     mine = dict(zip(*own, strict=True))
     out: dict[_K, tuple[int, _K, _K]] = {}
     for at, (names, calls) in enumerate(before):
@@ -179,7 +181,7 @@ def _shared(
 class _Group:
     """Ways that agree in what they share with others. Many are kept in layers: in each at most one for every call the part can be."""
 
-    def __init__(self, ways: Sequence[PartWay], top: int, index: Index) -> None:
+    def __init__(self, ways: Sequence[PartSubstitution], top: int, index: Index) -> None:
         # by place, wherever a search of an e-graph begins
         self.ways = sorted([(index.position[way.state.nodes[top]], way) for way in ways], key=itemgetter(0))
         self._index = index
@@ -193,7 +195,7 @@ class _Group:
                 layer.at[place] = way
                 layer.places |= 1 << place
 
-    def beside(self, below: int, nears: Sequence[Near]) -> Iterator[PartWay]:
+    def beside(self, below: int, nears: Sequence[Near]) -> Iterator[PartSubstitution]:
         """The ways whose calls are not among `below`, and of very many only those that need nothing that is replaced."""
         if not self._layers:
             for place, way in self.ways:
@@ -219,7 +221,7 @@ class _Layer:
     """Ways by the place of the call that the part is, and these places as bits."""
 
     def __init__(self) -> None:
-        self.at: dict[int, PartWay] = {}
+        self.at: dict[int, PartSubstitution] = {}
         self.places = 0
         self._needing: Mapping[Node, int] | None = None
 
@@ -249,7 +251,7 @@ def _inside(values: Iterable[Value], index: Index) -> Iterator[Value]:
 
 
 def agree(a: Any, b: Any) -> bool:
-    """Whether two values of a name are the same."""
+    """Return whether two values of a name are the same."""
     if a is b or a == b:
         return True
     if isinstance(a, AttrSet) and isinstance(b, AttrSet):
@@ -257,12 +259,12 @@ def agree(a: Any, b: Any) -> bool:
     return equal(a, b)
 
 
-def _alike(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     """The same for all values that agree: as a list of one number and the number do, and numbers that differ by rounding."""
     if type(value) is int and -_EXACT < value < _EXACT:
         return value
     if isinstance(value, tuple):
-        parts = [_alike(part) for part in value]
+        parts = [_comparable(part) for part in value]
         return parts[0] if parts and all(part == parts[0] for part in parts) else tuple(parts)
     if isinstance(value, str | DType):
         return value

@@ -11,15 +11,14 @@ from dslc.codegen.host.library import Library
 from dslc.codegen.text import KernelText
 from dslc.cost.model import CostModel
 from dslc.deadline import FOREVER, Deadline, TimeUp
+from dslc.fuse.autotune import Autotuner, Dropped, Subject, TunedKernel, WhyUnused
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine
-from dslc.fuse.formed import formed
 from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup, proposals
 from dslc.fuse.kernels import folded
-from dslc.fuse.offers import Offer, OfferPrices
+from dslc.fuse.offers import Offer, OfferPrices, formed
 from dslc.fuse.profile import Profiles
 from dslc.fuse.templates import Templates
-from dslc.fuse.trials import Dropped, Subject, Trials, Tried, WhyUnused
 from dslc.ir.graph import Graph, Node
 from dslc.semantics.library import Rules
 
@@ -47,14 +46,14 @@ SPLIT = (WhyUnused.NOT_GENERATED, WhyUnused.NOT_WRITTEN, WhyUnused.NOT_BUILT, Wh
 class KeptKernel:
     """A kernel of the result, in how many places it is, and what it saves in all of them in seconds."""
 
-    tried: Tried
+    tried: TunedKernel
     places: int
     saving: float
 
 
 @dataclass(frozen=True, slots=True)
 class FusingStory:
-    """What was proposed and priced, what is kept and what was dropped and why; and whether time was up before the end."""
+    """Counts of proposed and priced groups, kernels kept and dropped with reasons; and whether time was up before the end."""
 
     proposed: int
     priced: int
@@ -128,14 +127,14 @@ class Fusing:
         self.prices = OfferPrices(graph, costs, self.profiles, self._speeds(), self.around, strict)
         trying = Deadline(now=until.now, outer=self._trying)
         footprint = costs.timer.footprint
-        self.trials = Trials(
+        self.trials = Autotuner(
             rules, costs.measurer, self.profiles.sizes, opset, folder, trying, templates, strict, footprint
         )
         self.templates = templates
         #: programs that a template is for: what its kernel takes is not estimated
         self.written: set[Graph] = set()
         self.offers: list[Offer] = []
-        self.found: dict[Graph, Tried | Dropped] = {}
+        self.found: dict[Graph, TunedKernel | Dropped] = {}
         self.priced: set[Graph] = set()
         self.banned: set[Offer] = set()
         self.loose: dict[Graph, bool] = {}
@@ -156,7 +155,7 @@ class Fusing:
         return replace(self.trying, end=min(self.trying.end, self.until.end - self.trials.needed()))
 
     def _speeds(self) -> Speeds:
-        """What the target can do; where there is no time to measure that, what an everyday processor can."""
+        """Measure the target's speeds; those of an everyday processor where there is no time."""
         try:
             return EVERYDAY if self.hurried else machine(self.costs.measurer)
         except TimeUp:
@@ -239,17 +238,17 @@ class Fusing:
         return [offer for offer in self.offers if (offer.measured or self.hurried) and self._nodes(offer) < inf]
 
     def _nodes(self, offer: Offer) -> float:
-        """What the nodes of an offer take by themselves, where that is known."""
+        """The seconds of an offer's nodes by themselves, where they are known."""
         found = self.found.get(offer.program)
         return inf if found is None else found.nodes
 
     def _broken(self, whole: Offer, picked: Sequence[Offer]) -> list[Offer]:
-        """Those parts of a group that, with the nodes that are left of it, take no less than all of its nodes or its kernel."""
+        """Find parts of a group that, with its other nodes, take no less than all of its nodes or its kernel."""
         nodes = set(whole.group.nodes)
         parts = [
             offer for offer in picked if len(offer.group.nodes) < len(nodes) and nodes.issuperset(offer.group.nodes)
         ]
-        taken = [found for part in parts if isinstance(found := self.found.get(part.program), Tried)]
+        taken = [found for part in parts if isinstance(found := self.found.get(part.program), TunedKernel)]
         if not parts or len(taken) < len(parts):
             return []
         own = self.found[whole.program]
@@ -257,7 +256,7 @@ class Fusing:
         if not whole.measured:
             # what was guessed says how the nodes divide what they were measured to take
             rest *= own.nodes / max(whole.price, 1e-12)
-        best = min(own.nodes, own.kernel if isinstance(own, Tried) else inf)
+        best = min(own.nodes, own.kernel if isinstance(own, TunedKernel) else inf)
         return parts if sum(found.kernel for found in taken) + rest >= best else []
 
     def _priced(self) -> list[Offer]:
@@ -282,8 +281,11 @@ class Fusing:
                 return picked
 
     def _relate(self) -> None:
-        """What is known of larger groups says something of smaller ones: none costs more than a group that it is a part of; and
-        where the runtime runs the nodes of a group faster than one by one, that is lost in every part of it."""
+        """Bound smaller groups by larger ones.
+
+        None costs more than a group that it is a part of; where the runtime runs the nodes of a group faster than one by one, that is
+        lost in every part of it.
+        """
         known: dict[Node, list[tuple[set[Node], Offer]]] = {}
         tried: dict[Node, list[tuple[set[Node], Offer, float]]] = {}
         for offer in self.offers:
@@ -291,7 +293,7 @@ class Fusing:
             # whoever has all nodes of a group has its first one
             for node in nodes if offer.measured else ():
                 known.setdefault(node, []).append((nodes, offer))
-            if isinstance(one, Tried):
+            if isinstance(one, TunedKernel):
                 tried.setdefault(offer.group.nodes[0], []).append((nodes, offer, one.kernel))
         self.most, self.share, self.least = {}, {}, {}
         for offer in self.offers:
@@ -317,19 +319,19 @@ class Fusing:
         return min(price, self.most.get(offer, inf)) * self.share.get(offer, 1.0)
 
     def _worth(self, offer: Offer) -> float:
-        """What an offer saves, as far as is known; nothing where it was dropped or saves next to nothing."""
+        """The known saving of an offer; nothing where it was dropped or saves next to nothing."""
         if offer.program in self.found:
             return self._measured(offer)
         price, seconds = self._price_of(offer), min(offer.seconds, self.least.get(offer, inf))
         if offer.program in self.written:
-            # somebody wrote a kernel for just this
+            # a kernel was written for just this
             return max(price - seconds, HOPED_OF_WRITTEN * price, SAVED_SECONDS)
         if self._loose(offer):
             seconds *= LOOSE
         return price - seconds if price - seconds > max(SAVED_SECONDS, SAVED_SHARE * price) else 0.0
 
     def _loose(self, offer: Offer) -> bool:
-        """Whether a kernel has a product that fills no runtime's blocks."""
+        """Return whether a kernel has a product that fills no runtime's blocks."""
         found = self.loose.get(offer.program)
         if found is None:
             profiles = map(self.profiles.of, offer.group.nodes)
@@ -337,9 +339,9 @@ class Fusing:
         return found
 
     def _measured(self, offer: Offer) -> float:
-        """What an offer saves by measurement: of the nodes' price in the graph, and of what they take by themselves."""
+        """The measured saving of an offer: of the nodes' price in the graph, and of their time by themselves."""
         found = self.found.get(offer.program)
-        if not isinstance(found, Tried) or offer in self.banned:
+        if not isinstance(found, TunedKernel) or offer in self.banned:
             return 0.0
         price = min(self._price_of(offer), found.nodes) if offer.measured else found.nodes * self.share.get(offer, 1.0)
         return price - found.kernel
@@ -370,7 +372,7 @@ class Fusing:
         kept = []
         for program, own in places.items():
             found = self.found[program]
-            assert isinstance(found, Tried)
+            assert isinstance(found, TunedKernel)
             kept.append(KeptKernel(found, len(own), sum(map(self._measured, own))))
         kept.sort(key=lambda one: -one.saving)
         most = self.trials.compiled_in(self.until.left())
@@ -385,17 +387,20 @@ class Fusing:
         clearly = [o for o in built if self._ratio(o) >= CLEARLY_FASTER]
         graphs = [folded(self.graph, [offer.group for offer in some]) for some in (built, clearly) if some]
         spent = {
-            node: one.kernel for o in built if isinstance(one := self.found[o.program], Tried) for node in o.group.nodes
+            node: one.kernel
+            for o in built
+            if isinstance(one := self.found[o.program], TunedKernel)
+            for node in o.group.nodes
         }
         return Fused(tuple(dict.fromkeys(graphs)), library, story, spent)
 
     def _name(self, offer: Offer) -> str:
         found = self.found[offer.program]
-        return found.name if isinstance(found, Tried) else ""
+        return found.name if isinstance(found, TunedKernel) else ""
 
     def _ratio(self, offer: Offer) -> float:
         found = self.found[offer.program]
-        return found.ratio if isinstance(found, Tried) else 0.0
+        return found.ratio if isinstance(found, TunedKernel) else 0.0
 
 
 def _subject(offer: Offer) -> Subject:

@@ -14,7 +14,7 @@ from pathlib import Path
 import onnx
 
 from dslc.codegen.generate import generate, variants
-from dslc.codegen.host.background import Ahead
+from dslc.codegen.host.background import BackgroundCompiler
 from dslc.codegen.host.compiler import BuildReason, NotBuilt, first_error
 from dslc.codegen.host.library import DOMAIN, Library, build
 from dslc.codegen.host.processor import Processor
@@ -27,9 +27,8 @@ from dslc.cost.measure import Measurer, Sample
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
-from dslc.fuse.checked import wrong
+from dslc.fuse.kernel_checks import at_other_sizes, edges, strange, wrong
 from dslc.fuse.profile import WorkSizes
-from dslc.fuse.special import at_other_sizes, edges, strange
 from dslc.fuse.templates import Templates, Written
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Input, Value
@@ -73,7 +72,7 @@ _TURNS = ("again",)
 
 
 class WhyUnused(Enum):
-    """Why a kernel is not used; what is decided depends on this, never on the words of a message."""
+    """Reasons for not using a kernel; what is decided depends on this, never on the words of a message."""
 
     NOT_GENERATED = "no kernel is generated for it"
     NOT_WRITTEN = "ONNX has no words for its nodes"
@@ -87,8 +86,10 @@ class WhyUnused(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A program without a kernel, why, and in the words of whoever said so; and what its nodes take by themselves, where that is
-    known."""
+    """A program without a kernel, with the reason and its details.
+
+    `nodes` are the seconds of its nodes by themselves, where they are known.
+    """
 
     program: Graph
     why: WhyUnused
@@ -106,9 +107,12 @@ class Generated:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """A kernel that was built and measured: the name of its operator, its best variant, and seconds of the nodes and of the kernel by
-    themselves; `lowering` is the one whose template wrote it, where there is no variant."""
+class TunedKernel:
+    """A kernel that was built and measured.
+
+    `name` is that of its operator, `variant` the best one; `nodes` and `kernel` are seconds of each by itself; `lowering` is the one
+    whose template wrote it, where there is no variant.
+    """
 
     program: Graph
     name: str
@@ -127,9 +131,11 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class TriedForm:
-    """Another program over the same holes, proved to give the same where numbers are numbers, by which a kernel computes; its name says
-    where it came from."""
+class KernelForm:
+    """Another program over the same holes by which a kernel computes.
+
+    It is proved to give the same where numbers are numbers; `name` says where it came from.
+    """
 
     name: str
     program: Graph
@@ -150,11 +156,11 @@ class Subject:
 
     program: Graph
     weights: tuple[bool, ...]
-    form: TriedForm | None = None
+    form: KernelForm | None = None
 
 
 @dataclass(slots=True)
-class Trials:
+class Autotuner:
     """Tries programs on one target.
 
     Args:
@@ -180,7 +186,7 @@ class Trials:
     #: kernels that were faster than their nodes so far
     _faster: set[Subject] = field(default_factory=set)
     #: kernels whose first variant is known, and no other one
-    _waiting: dict[Subject, Tried] = field(default_factory=dict)
+    _waiting: dict[Subject, TunedKernel] = field(default_factory=dict)
     #: texts of their other variants, as far as these are compiled ahead
     _further: dict[Subject, list[Generated]] = field(default_factory=dict)
     #: what was built, by the text
@@ -188,14 +194,17 @@ class Trials:
 
     @property
     def processor(self) -> Processor:
-        """What kernels are written for."""
+        """The processor that kernels are written for."""
         return self.measurer.target.processor
 
-    def tried(self, subjects: Iterable[Subject], brief: bool = False) -> dict[Graph, Tried | Dropped]:
-        """What became of each program. What was not tried for want of time is dropped as LATE; `brief`: in its first variant
-        only, which says whether there is anything to gain."""
-        out: dict[Graph, Tried | Dropped] = {}
-        left, first = list(subjects), dict[Subject, Tried]()
+    def tried(self, subjects: Iterable[Subject], brief: bool = False) -> dict[Graph, TunedKernel | Dropped]:
+        """Build and measure each program.
+
+        Programs that were not tried for want of time are dropped as LATE; `brief`: in its first variant only, which says whether there
+        is anything to gain.
+        """
+        out: dict[Graph, TunedKernel | Dropped] = {}
+        left, first = list(subjects), dict[Subject, TunedKernel]()
         while left:
             # what was measured is checked before anything else is compiled: it is there, whatever the others take
             batch, left = (left[:BATCH], left[BATCH:]) if brief else (left, [])
@@ -210,18 +219,18 @@ class Trials:
             )
         return out
 
-    def others(self) -> dict[Graph, Tried | Dropped]:
-        """What became of programs of which other variants than the first are faster, where they were not tried before."""
+    def others(self) -> dict[Graph, TunedKernel | Dropped]:
+        """Measure further variants of programs that were tried in their first one only; those that are faster."""
         return {subject.program: self._concluded(subject, found) for subject, found in self._better().items()}
 
-    def prepare(self, ahead: Ahead) -> None:
-        """Has what `others` will try compiled while somebody else uses the time."""
+    def prepare(self, ahead: BackgroundCompiler) -> None:
+        """Compile in the background what `others` will try."""
         self._further = {
             subject: own for subject, own in self._all_texts(self._waiting, slice(1, VARIANTS), {}).items() if own
         }
         ahead.add(one.text for own in self._further.values() for one in own)
 
-    def _better(self) -> dict[Subject, Tried]:
+    def _better(self) -> dict[Subject, TunedKernel]:
         """Faster variants than those that are known, where others are still to be tried and there is time for it."""
         if not self._waiting or self.until.left() * (1 - CHECKED) <= COMPILING:
             return {}
@@ -236,7 +245,7 @@ class Trials:
         found = self._measured(more, {}, CHECKED * self.until.left()) if more else {}
         return {subject: one for subject, one in found.items() if one.kernel < best[subject].kernel}
 
-    def _concluded(self, subject: Subject, found: Tried) -> Tried | Dropped:
+    def _concluded(self, subject: Subject, found: TunedKernel) -> TunedKernel | Dropped:
         """A variant that is faster than its nodes and gives the same, or why there is no kernel."""
         if found.ratio < MARGIN:
             detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
@@ -246,11 +255,11 @@ class Trials:
             return self._rounded(subject, found) or checked
         return checked
 
-    def best(self, subjects: Iterable[Subject]) -> dict[Subject, Tried]:
+    def best(self, subjects: Iterable[Subject]) -> dict[Subject, TunedKernel]:
         """The fastest variant of each kernel, whatever its nodes take; without those that are not generated, built or run."""
         return self._measured(self._all_texts(subjects, slice(0, VARIANTS), {}), {})
 
-    def _rounded(self, subject: Subject, found: Tried) -> Tried | None:
+    def _rounded(self, subject: Subject, found: TunedKernel) -> TunedKernel | None:
         """The variant in which every product is rounded, as the runtime's operators do; None where that is no better."""
         if found.variant is None:
             return None
@@ -265,7 +274,7 @@ class Trials:
         if best is None or best.ratio < MARGIN:
             return None
         checked = self._checked(subject, best)
-        return checked if isinstance(checked, Tried) else None
+        return checked if isinstance(checked, TunedKernel) else None
 
     def whole(self, program: Graph, weights: tuple[bool, ...], library: Library | None = None, turn: str = "") -> float:
         """Seconds of a program by itself, of which some nodes are kernels of a library; infinite where it does not run.
@@ -275,7 +284,7 @@ class Trials:
         """
         subject = Subject(program, weights)
         # kernels of unknown sizes keep their names
-        nodes = self._nodes_model(subject) if library is None else self._open_model(subject)
+        nodes = self._nodes_model(subject, bound=library is None)
         if nodes is None:
             return inf
         model, path = nodes, ""
@@ -294,14 +303,14 @@ class Trials:
         return seconds(self._copies(subject, lambda: seconds(1, "")), turn)
 
     def compiled_in(self, seconds: float) -> int:
-        """How many kernels the compiler takes in a time, as far as is known; one at least."""
+        """Estimate how many kernels compile in a time, one at least."""
         return max(1, int(seconds / self._pace)) if self._pace and seconds < inf else sys.maxsize
 
     def needed(self) -> float:
         """Seconds for one library of what was faster so far, as far as is known what the compiler takes."""
         return KEPT_FOR_BUILDING * self._pace * len(self._faster)
 
-    def library(self, found: Iterable[Tried], seconds: float = inf) -> Library | None:
+    def library(self, found: Iterable[TunedKernel], seconds: float = inf) -> Library | None:
         """The kernels in one library, by the names of their operators; None where it is not built in that time."""
         try:
             texts = {one.name: one.text for one in found}
@@ -317,7 +326,7 @@ class Trials:
         return found
 
     def _all_texts(
-        self, subjects: Iterable[Subject], which: slice, out: dict[Graph, Tried | Dropped]
+        self, subjects: Iterable[Subject], which: slice, out: dict[Graph, TunedKernel | Dropped]
     ) -> dict[Subject, list[Generated]]:
         """Some variants of each; what has none is noted as dropped, as is what there is no time for."""
         found: dict[Subject, list[Generated]] = {}
@@ -357,7 +366,7 @@ class Trials:
         ]
 
     def _sound(self, subject: Subject, one: Written[KernelText], function: Function) -> bool:
-        """Whether a kernel that a library wrote computes its program; a note says why not."""
+        """Return whether a kernel that a library wrote computes its program; a note says why not."""
         assert self.templates is not None
         try:
             library = build(
@@ -373,9 +382,9 @@ class Trials:
             return False
         if not problem:
             whole = self._checked(
-                subject, Tried(subject.program, function.name, None, one.text, inf, inf, 1, one.lowering)
+                subject, TunedKernel(subject.program, function.name, None, one.text, inf, inf, 1, one.lowering)
             )
-            if isinstance(whole, Tried):
+            if isinstance(whole, TunedKernel):
                 return True
             if whole.why is WhyUnused.LATE:
                 return False
@@ -384,7 +393,7 @@ class Trials:
         return False
 
     def _in_time(self, generated: Callable[[Graph], list[Generated]], program: Graph) -> list[Generated]:
-        """What is generated of a program's group."""
+        """Generate kernels of a program's group within the time."""
         try:
             group = self.function(program).group
         except DslcError as problem:
@@ -414,10 +423,10 @@ class Trials:
         )
 
     def _measured(
-        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float = 0.0
-    ) -> dict[Subject, Tried]:
+        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, TunedKernel | Dropped], keep: float = 0.0
+    ) -> dict[Subject, TunedKernel]:
         """The best of some variants of each; what does not get that far, until so many seconds are left, is noted as dropped."""
-        found: dict[Subject, Tried] = {}
+        found: dict[Subject, TunedKernel] = {}
         batch: dict[Subject, Sequence[Generated]] = {}
         for subject, own in texts.items():
             batch[subject] = own
@@ -427,10 +436,10 @@ class Trials:
         return {**found, **(self._batch(batch, out, keep) if batch else {})}
 
     def _batch(
-        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float
-    ) -> dict[Subject, Tried]:
+        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, TunedKernel | Dropped], keep: float
+    ) -> dict[Subject, TunedKernel]:
         """The same for those that are compiled together."""
-        found: dict[Subject, Tried] = {}
+        found: dict[Subject, TunedKernel] = {}
         try:
             seconds = min(60.0, BUILDING * (self.until.left() - (keep if keep < inf else 0.0)))
             if seconds <= COMPILING:
@@ -469,7 +478,7 @@ class Trials:
         return found
 
     def _fitting(
-        self, texts: Mapping[Subject, Sequence[Generated]], seconds: float, out: dict[Graph, Tried | Dropped]
+        self, texts: Mapping[Subject, Sequence[Generated]], seconds: float, out: dict[Graph, TunedKernel | Dropped]
     ) -> Mapping[Subject, Sequence[Generated]]:
         """As many of some texts as compile in a time, as far as is known: fewer variants of each, else fewer kernels."""
         room = self.compiled_in(seconds / KEPT_FOR_BUILDING)
@@ -481,7 +490,7 @@ class Trials:
         )
         return {subject: texts[subject][: room // len(kept)] for subject in kept}
 
-    def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> Tried:
+    def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> TunedKernel:
         """The fastest of some variants, measured in turn with the nodes. Raises TimeUp, _Out."""
         nodes = self._nodes(subject, "")
         times: list[float] = []
@@ -504,11 +513,13 @@ class Trials:
             raise _Out(WhyUnused.NOT_RUN, "the kernel" if kernel == inf else "the nodes")
         name = self.function(subject.program).name
         best = built[fastest]
-        return Tried(subject.program, name, best.variant, best.text, nodes, kernel, len(built), best.lowering)
+        return TunedKernel(subject.program, name, best.variant, best.text, nodes, kernel, len(built), best.lowering)
 
-    def _checked(self, subject: Subject, found: Tried) -> Tried | Dropped:
-        """The measured kernel if it agrees with its nodes: on NaN, infinities and numbers at the ends
-        of their types, too, and at other sizes than those at which it was measured."""
+    def _checked(self, subject: Subject, found: TunedKernel) -> TunedKernel | Dropped:
+        """Compare a measured kernel with its nodes.
+
+        On NaN, infinities and numbers at the ends of their types, too, and at other sizes than those at which it was measured.
+        """
         error = 0.0
         for k, own in enumerate(self._at_sizes(subject.program)):
             try:
@@ -532,14 +543,14 @@ class Trials:
             error = max(error, answer.max_rel_error)
         return replace(found, error=error)
 
-    def _at_sizes(self, program: Graph) -> Iterator[Trials]:
+    def _at_sizes(self, program: Graph) -> Iterator[Autotuner]:
         """These trials, then the same at other sizes, as far as sizes are unknown and memory and time are no question."""
         yield self
         for sizes in at_other_sizes(program, self.sizes):
             if all(sizes.elements(value.type) <= ELEMENTS for value in (*program.inputs, *program.outputs)):
                 yield replace(self, sizes=sizes)
 
-    def _compared(self, subject: Subject, found: Tried, only_drawn: bool) -> Comparison:
+    def _compared(self, subject: Subject, found: TunedKernel, only_drawn: bool) -> Comparison:
         """Compare a kernel with its nodes at the sizes of the trials. Raises TimeUp, WorkerFailed, NotBuilt, _Out."""
         nodes = self._nodes_model(subject)
         if self.until.over:
@@ -581,8 +592,10 @@ class Trials:
     def _tells(
         self, subject: Subject, nodes: bytes, model: onnx.ModelProto, feeds: Feeds, reference: Reference
     ) -> bool:
-        """True where arguments at the ends of their types tell a right kernel from a wrong one: not where the nodes themselves give
-        something else for neighbours of them, or not what they mean."""
+        """Return whether arguments at the ends of their types tell a right kernel from a wrong one.
+
+        They do not where the nodes themselves give something else for neighbours of them, or not what they mean.
+        """
         worker, program = self.measurer.worker, subject.program
 
         def run(feeds: Feeds, plain: bool) -> Reference:
@@ -635,29 +648,24 @@ class Trials:
         copies = copies or self._copies(subject, lambda: self._nodes(subject, "", 1))
         return self._seconds(Sample(words, model, copies, self._weights(subject), layout=False), turn)
 
-    def _nodes_model(self, subject: Subject) -> bytes | None:
-        """The nodes of a program as a model with inputs for its holes, at the sizes at which is measured."""
+    def _nodes_model(self, subject: Subject, bound: bool = True) -> bytes | None:
+        """The nodes of a program as a model with inputs for its holes, at the sizes at which is measured.
+
+        `bound`: whether the nodes are of these sizes, too, and not the inputs only.
+        """
         program = subject.program
-        bind = {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
+        named = {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
+        bind = named if bound else None
         try:
             found, _ = node_model(
                 program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind, scopes=True
             )
         except DslcError:
             return None
-        data: bytes = found.SerializeToString(deterministic=True)
-        return data
-
-    def _open_model(self, subject: Subject) -> bytes | None:
-        """The same, where only the inputs are of the sizes at which is measured."""
-        program = subject.program
-        try:
-            found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, scopes=True)
-        except DslcError:
-            return None
-        for info, type in zip(found.graph.input, self._types(program.inputs), strict=True):
-            for dimension, size in zip(info.type.tensor_type.shape.dim, type.shape, strict=True):
-                dimension.dim_value = size
+        if not bound:
+            for info, type in zip(found.graph.input, self._types(program.inputs), strict=True):
+                for dimension, size in zip(info.type.tensor_type.shape.dim, type.shape, strict=True):
+                    dimension.dim_value = size
         data: bytes = found.SerializeToString(deterministic=True)
         return data
 
@@ -666,7 +674,7 @@ class Trials:
         return self.measurer.measured(replace(sample, text=words), turn).seconds
 
     def _copies(self, subject: Subject, alone: Callable[[], float]) -> int:
-        """How many are measured at once, where one `alone` takes so many seconds."""
+        """Choose how many are measured at once, where one `alone` takes so many seconds."""
         holes = subject.program.inputs
         if sum(self.sizes.bytes(value.type) for value in (*holes, *subject.program.outputs)) <= TINY:
             return COPIES
