@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.agreement import Row, row, subjects_of, table
 from benchmarks.edited import KINDS, Edited, edited, sampled
-from dslc.prove.cover import instances
+from dslc.prove.instances import instances
 from dslc.prove.known.lock import LOCK, read_lock
 from dslc.prove.run.provers import PROVERS, exact_verdict, prover_verdict
 from dslc.prove.verdict import ProverName, Verdict

@@ -17,7 +17,7 @@ import hashlib
 from dslc.analysis import isl
 from dslc.prove.exact import compare
 from dslc.prove.exact.terms import Algebra, Effort
-from dslc.prove.cover.instances import cover
+from dslc.prove.instances.instances import cover
 from dslc.semantics.library import load
 
 seen, steps = hashlib.sha256(), []

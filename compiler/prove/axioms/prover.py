@@ -19,8 +19,8 @@ from dslc.ir.scalar import Scalar
 from dslc.prove.axioms.laws import InexpressibleLaw, Law, Symbols, axioms_of, encoded_law
 from dslc.prove.axioms.smt_process import Axiom, Query, QueryResult, SmtProcess, Term, Theory
 from dslc.prove.axioms.terms import NO_PROGRAM, KnownConditions, PairOfPrograms, involutions
-from dslc.prove.cover.instances import Uncovered, cover
 from dslc.prove.in_bounds import leaves_bounds
+from dslc.prove.instances.instances import Uncovered, instance_set
 from dslc.prove.known.resting import CARRYING, basis
 from dslc.prove.laws import law_substitutions
 from dslc.prove.terms import term_operators
@@ -159,7 +159,7 @@ class AxiomProver:
         if sub.syntax.partial:
             return Verdict("axioms", "skipped", 0.0, "partial: the sides may differ")
         try:
-            covered = cover(rules, sub, "symbolic")
+            covered = instance_set(rules, sub, "symbolic")
         except Uncovered as problem:
             return said(False, str(problem))
         if not covered.instances:

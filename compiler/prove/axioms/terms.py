@@ -32,7 +32,7 @@ from dslc.prove.axioms.laws import (
     sorts,
 )
 from dslc.prove.axioms.smt_process import Axiom, Instance, Term, put
-from dslc.prove.cover.path import negated
+from dslc.prove.instances.cases import negated
 from dslc.semantics import apply as applying
 from dslc.semantics.env import AttrSet, Env, Mismatch, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dslc.prove.ranks.bound import packs_of
+from dslc.prove.instances.batches import packs_of
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, OperatorRef
 from dslc.semantics.walk import walk_expr

@@ -26,8 +26,8 @@ from dslc.semantics.library import Rules
 
 if TYPE_CHECKING:
     from dslc.prove.axioms.prover import AxiomProver
-    from dslc.prove.cover.instances import Cover
     from dslc.prove.exact import Effort
+    from dslc.prove.instances.instances import InstanceSet
 
 #: in the order in which they are asked: cheap refutation first, the independent second opinion last
 PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
@@ -159,12 +159,12 @@ def _by_type(
 
 def _uncovered(rules: Rules, sub: SubstitutionDef, types: Types) -> str:
     """Why a rule that was looked at has no cover: its cases are the same for all types. Empty where it has one, or no instance."""
-    from dslc.prove.cover.instances import Uncovered, cover
+    from dslc.prove.instances.instances import Uncovered, instance_set
 
     if sub.syntax.partial or tells_types_apart(sub):
         return ""
     try:
-        cover(rules, sub, types=types)
+        instance_set(rules, sub, types=types)
     except Uncovered as problem:
         return "" if problem.vacant else str(problem)
     return ""
@@ -194,13 +194,13 @@ def _widest(kind: TypeClass | DType, dtype: DType) -> DType:
 
 def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozenset[TypeClass]:
     """The classes of element types in which a rule holds if it does for floats, which `types` are."""
-    from dslc.prove.cover.carry import carried
-    from dslc.prove.cover.instances import Uncovered, cover, cover_of_maps
+    from dslc.prove.instances.instances import Uncovered, instance_set, map_instance_set
+    from dslc.prove.instances.type_classes import carried
 
     if tells_types_apart(sub) or divides(sub):
         return frozenset()
     try:
-        covered = cover_of_maps(rules, sub, types) or cover(rules, sub, "symbolic", types)
+        covered = map_instance_set(rules, sub, types) or instance_set(rules, sub, "symbolic", types)
     except Uncovered:
         return frozenset()
     places = rule_text(sub).places
@@ -249,9 +249,9 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     It also shows that each side of the largest instance equals itself. Sizes for which it finds a difference are replayed in the
     interpreter: what does not differ there is no refutation, and a mistake in a prover.
     """
-    from dslc.prove.cover.instances import Uncovered, cover, cover_of_maps
-    from dslc.prove.cover.numbered import with_numbers
     from dslc.prove.exact import Effort
+    from dslc.prove.instances.fixed_sizes import with_numbers
+    from dslc.prove.instances.instances import Uncovered, instance_set, map_instance_set
 
     began = time.perf_counter()
     seconds = min(seconds / 2, SECONDS)
@@ -262,13 +262,13 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     else:
         try:
             brief = min(seconds, UNKNOWN_STEPS)
-            maps = cover_of_maps(rules, sub, types)
+            maps = map_instance_set(rules, sub, types)
             if maps is not None:
                 # what differs for some maps may be equal for windows
                 found = on_cover(maps, brief, Effort(TOGETHER * brief), most_open=1, bounds=False)
                 if found.answer == "equal" and _keeps_bounds(rules, sub, maps, types or Types()):
                     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
-            covered = cover(rules, sub, "symbolic", types)
+            covered = instance_set(rules, sub, "symbolic", types)
             if covered.unknown_steps:
                 within = Effort(TOGETHER * brief)
                 found = on_cover(covered, brief, within, most_open=1)
@@ -277,13 +277,13 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
                         with_numbers(sub, covered, lambda fewer: on_cover(fewer, brief, within, most_open=1)) or found
                     )
             if not covered.unknown_steps or found.answer == "unknown":
-                covered = cover(rules, sub, types=types)
+                covered = instance_set(rules, sub, types=types)
                 found = on_cover(covered, seconds, together)
             if found.places:
                 found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, seconds, together)) or found
             if found.answer == "unknown" and covered.unknown_integers:
                 numbers = on_cover(
-                    cover(rules, sub, "attributes", types), seconds, Effort(TOGETHER * brief), most_open=1
+                    instance_set(rules, sub, "attributes", types), seconds, Effort(TOGETHER * brief), most_open=1
                 )
                 found = numbers if numbers.answer in {"equal", "differs"} else found
         except Uncovered as problem:
@@ -291,22 +291,22 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
 
 
-def _keeps_bounds(rules: Rules, sub: SubstitutionDef, maps: Cover, types: Types) -> bool:
+def _keeps_bounds(rules: Rules, sub: SubstitutionDef, maps: InstanceSet, types: Types) -> bool:
     """Whether data used as a position stays in bounds, where windows are maps, which are read as data are."""
-    from dslc.prove.cover.instances import cover
     from dslc.prove.in_bounds import leaves_bounds
+    from dslc.prove.instances.instances import instance_set
 
     both_ways = sub.syntax.arrow == "<=>"
     if all(leaves_bounds(each.left, each.right, both_ways) is None for each in maps.instances):
         return True
     return all(
         leaves_bounds(each.left, each.right, both_ways) is None
-        for each in cover(rules, sub, "symbolic", types).instances
+        for each in instance_set(rules, sub, "symbolic", types).instances
     )
 
 
 def _on_cover(
-    rules: Rules, covered: Cover, seconds: float, together: Effort,
+    rules: Rules, covered: InstanceSet, seconds: float, together: Effort,
     most_open: int = OPEN, both_ways: bool = False, bounds: bool = True,
 ) -> Verdict:  # fmt: skip
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""

@@ -19,15 +19,9 @@ from dslc.interpret.rule_text import rule_text
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Num, Scalar, Sym, walk
-from dslc.prove.cover.draw import LEVELS, Choice, Draft, hold, names_in
-from dslc.prove.cover.early import apply_early, early_calls
-from dslc.prove.cover.numbers import check_numbers
-from dslc.prove.cover.path import Again, AssumedCase, Path, Restart, TooMany
-from dslc.prove.cover.ranks import by_maps, naturally
-from dslc.prove.cover.replay import replaying
-from dslc.prove.cover.scope import scope_text
 from dslc.prove.element_types import types_of
-from dslc.prove.ranks.bound import (
+from dslc.prove.instances.axis_reading import excludes_ranks, sufficient_rank
+from dslc.prove.instances.batches import (
     Probe,
     at_most,
     batches,
@@ -38,7 +32,11 @@ from dslc.prove.ranks.bound import (
     projects,
     to_probe,
 )
-from dslc.prove.ranks.reading import excludes_ranks, telling_rank
+from dslc.prove.instances.cases import Again, AssumedCase, Path, Restart, TooMany
+from dslc.prove.instances.choice import LEVELS, Choice, check_numbers, scope_text
+from dslc.prove.instances.draft import Draft, apply_early, early_calls, hold, names_in
+from dslc.prove.instances.replay import replaying
+from dslc.prove.instances.smaller_ranks import by_maps, naturally
 from dslc.prove.terms import signatures, term_operators, unknown_operators
 from dslc.prove.verdict import Types
 from dslc.semantics.definitions import SubstitutionDef
@@ -95,7 +93,7 @@ class SymbolicInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
+class InstanceSet:
     """Instances that together stand for every use of a rule within `scope` (empty: all shapes, ranks and attributes)."""
 
     instances: tuple[SymbolicInstance, ...]
@@ -110,7 +108,7 @@ class Cover:
     unknown_integers: bool = False
 
 
-def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types | None = None) -> Cover:
+def instance_set(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types | None = None) -> InstanceSet:
     """The symbolic instances of a rule, with as much unknown as `level` says, less where that is not enough to say what it means.
 
     Args:
@@ -128,12 +126,14 @@ def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types
     if found is None and level == LEVELS[0]:
         # what needed no number for any step is the same as with all integers unknown
         found = cache.get((*own, LEVELS[1]))
-        found = found if found is not None and isinstance(found[1], Cover) and found[1].level == LEVELS[0] else None
+        found = (
+            found if found is not None and isinstance(found[1], InstanceSet) and found[1].level == LEVELS[0] else None
+        )
     if found is None and level == LEVELS[1]:
         found = cache.get((*own, LEVELS[0]))
         same = (
             found is not None
-            and isinstance(found[1], Cover)
+            and isinstance(found[1], InstanceSet)
             and not (found[1].level == LEVELS[0] and found[1].unknown_steps)
         )
         found = found if same else None
@@ -142,7 +142,7 @@ def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types
             del cache[next(iter(cache))]
         # the syntax is kept, so that its number stays its own
         found = cache[*own, level] = (sub.syntax, _found(rules, sub, level, types))
-    if isinstance(found[1], Cover):
+    if isinstance(found[1], InstanceSet):
         return found[1]
     raise Uncovered(*found[1])
 
@@ -151,7 +151,7 @@ def _chosen(rules: Rules, sub: SubstitutionDef, types: Types | None) -> Types:
     return types if types is not None else next(iter(types_of(rules, sub)), Types())
 
 
-def _found(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> Cover | tuple[str, bool]:
+def _found(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> InstanceSet | tuple[str, bool]:
     """The cover of the first level that gives one; else why none does, and whether there is no instance at all."""
     unknown = unknown_operators(sub)
     if unknown is None:
@@ -172,7 +172,7 @@ def _found(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> Cove
     return "; ".join(dict.fromkeys(reasons)), vacant
 
 
-def _at_level(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> Cover:
+def _at_level(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> InstanceSet:
     reasons: dict[str, str | None] = {}
     for most in (None, 2, 1):
         try:
@@ -184,7 +184,7 @@ def _at_level(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> C
         if found:
             general = LEVELS[0] if level == LEVELS[1] and not (choice.steps or choice.reals) else level
             unknown = bool(choice.multiplied or choice.assumed)
-            return Cover(found, scope, general, unknown, bool(choice.assumed), bool(choice.integers))
+            return InstanceSet(found, scope, general, unknown, bool(choice.assumed), bool(choice.integers))
         if most is None:
             break  # nor is there one at smaller ranks
     if reasons and (choice.reals or choice.steps):
@@ -212,17 +212,17 @@ def _explore(
     rules: Rules, sub: SubstitutionDef, level: str, types: Types, most: int | None, reasons: dict[str, str | None]
 ) -> tuple[tuple[SymbolicInstance, ...], str, Choice]:
     names = packs_of(sub)
-    telling, guarded = telling_rank(sub), fitted(sub)
+    sufficient, guarded = sufficient_rank(sub), fitted(sub)
     choice = Choice(
-        level, to_probe(sub, telling or 0), next(iter(types.dtypes), DType.F32), padded(sub), types=types.at,
+        level, to_probe(sub, sufficient or 0), next(iter(types.dtypes), DType.F32), padded(sub), types=types.at,
         near=numbers_of(sub),
     )  # fmt: skip
     batch: tuple[str, ...] = ()
     bases: list[_Found] = []
     found: list[_Found] = []
-    if names and telling is not None and (most is None or telling <= most):
+    if names and sufficient is not None and (most is None or sufficient <= most):
         found = _run(rules, sub, choice, reasons, _MOST_PATHS[most])
-        batch = batches(names, [each.probe for each in found], telling)
+        batch = batches(names, [each.probe for each in found], sufficient)
         bases = [each for each in found if all(each.probe.ranks[name] == 0 for name in batch)]
         if not all(projects(each.probe, [base.probe for base in bases], batch) for each in found):
             batch = ()
@@ -282,7 +282,7 @@ def _probes(
     return [each.probe for each in found], RIGHT not in reasons.values()
 
 
-def cover_of_maps(rules: Rules, sub: SubstitutionDef, types: Types | None = None) -> Cover | None:
+def map_instance_set(rules: Rules, sub: SubstitutionDef, types: Types | None = None) -> InstanceSet | None:
     """A cover in which windows are arbitrary maps, for all ranks and steps: it says more than the rule. None if there is none."""
     if unknown_operators(sub) is None:
         return None
@@ -293,11 +293,11 @@ def cover_of_maps(rules: Rules, sub: SubstitutionDef, types: Types | None = None
         while len(cache) >= KEPT:
             del cache[next(iter(cache))]
         cache[own] = (sub.syntax, _found_maps(rules, sub, types))
-    found: Cover | None = cache[own][1]
+    found: InstanceSet | None = cache[own][1]
     return found
 
 
-def _found_maps(rules: Rules, sub: SubstitutionDef, types: Types) -> Cover | None:
+def _found_maps(rules: Rules, sub: SubstitutionDef, types: Types) -> InstanceSet | None:
     probed: list[_Found] = []
     try:
         found = by_maps(sub, lambda choice: _probes(rules, sub, choice, _MOST_PATHS[None], probed), types.at)
@@ -306,7 +306,7 @@ def _found_maps(rules: Rules, sub: SubstitutionDef, types: Types) -> Cover | Non
     if found is None:
         return None
     instances = {id(each.probe): each.instance for each in probed}
-    return Cover(tuple(
+    return InstanceSet(tuple(
         replace(
             instances[id(each.probe)], inputs=each.sides.inputs, left=each.sides.left, right=each.sides.right,
             conditions=each.sides.conditions, sizes=each.sides.sizes,

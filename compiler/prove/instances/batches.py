@@ -81,9 +81,9 @@ def at_most(sub: SubstitutionDef, batches: Iterable[str]) -> Ranks:
     return Ranks(most, tuple(packs))
 
 
-def to_probe(sub: SubstitutionDef, telling: int) -> dict[str, int]:
+def to_probe(sub: SubstitutionDef, sufficient: int) -> dict[str, int]:
     """The ranks at which packs show what they are; those that a guard fits to other packs may be longer."""
-    return {name: GUARDED if name in fitted(sub) else telling for name in packs_of(sub)}
+    return {name: GUARDED if name in fitted(sub) else sufficient for name in packs_of(sub)}
 
 
 def fitted(sub: SubstitutionDef) -> set[str]:
@@ -227,9 +227,9 @@ def _pack(label: str) -> str:
     return label.rpartition(".")[0]
 
 
-def batches(names: Sequence[str], probes: Sequence[Probe], telling: int) -> tuple[str, ...]:
+def batches(names: Sequence[str], probes: Sequence[Probe], sufficient: int) -> tuple[str, ...]:
     """The packs that are batches in all instances that have an axis of them, some of which are of the telling rank."""
-    left = {name for name in names if any(probe.ranks[name] >= telling for probe in probes)}
+    left = {name for name in names if any(probe.ranks[name] >= sufficient for probe in probes)}
     for probe in probes:
         left -= {_pack(label) for label in _broken(probe)}
     return tuple(name for name in names if name in left)

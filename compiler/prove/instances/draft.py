@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import permutations
@@ -15,80 +15,22 @@ from dslc.interpret.rule_text import NamePlace, operator_hints
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import apply, as_scalar, dimension, sym
-from dslc.prove.cover.path import AssumedCase, Path, Restart
+from dslc.prove.instances.cases import AssumedCase, Path, Restart
+from dslc.prove.instances.choice import Choice, shifts, step
 from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import Mismatch, MismatchKind, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import plain
 from dslc.semantics.types import solve
-from dslc.semantics.values import Numbers, texts, values
+from dslc.semantics.values import texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-STEPS: tuple[int, ...] = (1, 2, 3)  #: steps (strides, dilations) that stand for names in turn
 ROWS = 250  #: cases of numbers that are taken with all values of the others
 MOST_LISTED = 3  #: the longest list that is looked at where nothing says how many entries an attribute has
-
-#: all steps are 1, or they are 1, 2, 3 in turn: from one attribute to the next and along a list
-SHIFTS = (None, 0, 1, 2)
-#: what else those are that guards do not keep above 0: all of them -1, the negatives of the turning ones, and 0
-SIGNED = ("minus", "turned", "zero")
-Shift = int | str | None
 #: how many values one number, and each of several, is looked at for (a prime: see `Draft.among`)
 MOST_VALUES = {"real": (13, 7), "number": (11, 5), "size": (7, 5)}
-
-
-#: what is unknown: everything; all but what positions are multiplied with (strides); no attribute; no size either
-LEVELS = ("symbolic", "steps", "attributes", "sizes")
-
-
-@dataclass
-class Choice:
-    """How much is unknown, what must be numbers all the same, and how far ranks go.
-
-    `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
-    positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends;
-    `lists`: attributes that may have any number of entries, with the largest that is looked at;
-    `types`: what names of element types stand for, `dtype` where they are not in it.
-    """
-
-    level: str
-    most_rank: Mapping[str, int]
-    dtype: DType
-    padded: frozenset[str] = frozenset()
-    steps: set[str] = field(default_factory=set)
-    multiplied: set[str] = field(default_factory=set)
-    #: whether steps are lists of more than one entry
-    turning: bool = False
-    reals: set[str] = field(default_factory=set)
-    lists: dict[str, int] = field(default_factory=dict)
-    types: Mapping[str, DType] = field(default_factory=dict)
-    #: the numbers that the rule and what it reaches name
-    near: Numbers = field(default_factory=Numbers)
-    #: the values that numbers have in instances, by the names that they were drawn under
-    tried: dict[str, set[Any]] = field(default_factory=dict)
-    #: steps that guards do not keep above 0
-    signed: set[str] = field(default_factory=set)
-    #: unknown numbers of which guards alone speak
-    assumed: set[str] = field(default_factory=set)
-    #: integer attributes, and numbers, that are unknown
-    integers: set[str] = field(default_factory=set)
-    #: how many numbers of each kind a case has at most
-    together: dict[str, int] = field(default_factory=dict)
-
-
-def shifts(choice: Choice) -> tuple[Shift, ...]:
-    """The rows of numbers that steps are."""
-    return (*SHIFTS, *SIGNED) if choice.signed else SHIFTS
-
-
-def step(shift: Shift, place: int, signed: bool = False) -> int:
-    """The number at a place among all steps; `signed`: of one that need not be positive."""
-    turning = STEPS[place % len(STEPS)]
-    if isinstance(shift, str):
-        return {"minus": -1, "turned": -turning, "zero": 0}[shift] if signed else 1
-    return 1 if shift is None else STEPS[(shift + place) % len(STEPS)]
 
 
 @dataclass(kw_only=True)
@@ -374,3 +316,37 @@ def hold(draft: Draft, condition: t.Expr) -> None:
     """Assumes a guard. Raises Mismatch where it never holds in this case."""
     if not holds(truth(draft.needing(draft.env, condition)), draft.env.rules.assuming):
         raise Mismatch(f"`{condition.span.text}` does not hold", condition.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """A call of the left side on parameters alone, with the names of these, and the name of its result where it has one."""
+
+    call: t.Call
+    operands: frozenset[str]
+    name: str | None
+
+
+def apply_early(draft: Draft, calls: tuple[Early, ...]) -> None:
+    """Applies operators whose operands are known, so that ranks that do not fit end a path before more is chosen."""
+    for place, each in enumerate(calls):
+        if place not in draft.applied and all(draft.env.has(name) for name in each.operands):
+            draft.applied.add(place)
+            value = draft.needing(draft.env, each.call)
+            if each.name is not None:
+                draft.env.bind(each.name, value)
+                draft.solve_conditions()
+
+
+@lru_cache(maxsize=64)
+def early_calls(sub: SubstitutionDef) -> tuple[Early, ...]:
+    """The calls of the left side on parameters alone."""
+    params = {param.name for param in sub.syntax.params}
+    binds = [s for s in sub.syntax.left if isinstance(s, t.Bind)]
+    whole = {id(bind.value): bind.names[0] for bind in binds if len(bind.names) == 1}
+    calls = (node for bind in binds for node in walk_expr(bind.value) if isinstance(node, t.Call) and node.args)
+    return tuple(
+        Early(call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)), whole.get(id(call)))
+        for call in calls
+        if all(isinstance(arg, t.Name) and arg.id in params for arg in call.args)
+    )

@@ -28,7 +28,7 @@ from dslc.ir.scalar import (
     reduce,
     walk,
 )
-from dslc.prove.ranks.bound import Labels, Probe, positions_alone
+from dslc.prove.instances.batches import Labels, Probe, positions_alone
 
 _CONDITIONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "or", "not"})
 

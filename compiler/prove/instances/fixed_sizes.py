@@ -12,7 +12,7 @@ from dataclasses import replace
 from dslc.ir.graph import ScopeNode, topological
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, walk
 from dslc.ir.sizes import with_sizes
-from dslc.prove.cover.instances import Cover, SymbolicInstance
+from dslc.prove.instances.instances import InstanceSet, SymbolicInstance
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.values import far_sizes, numbers_of
@@ -33,7 +33,9 @@ def choices_of(sub: SubstitutionDef, count: int) -> tuple[tuple[int, ...], ...]:
     return (*COMBINATIONS, *((number, 2) for number in far), *((2, number) for number in far))
 
 
-def with_numbers(sub: SubstitutionDef, cover: Cover, prove: Callable[[Cover], Verdict]) -> Verdict | None:
+def with_numbers(
+    sub: SubstitutionDef, instance_set: InstanceSet, prove: Callable[[InstanceSet], Verdict]
+) -> Verdict | None:
     """The verdict on the cover with as few of its sizes as numbers as were found to suffice; None where none does.
 
     First the outer factors of merged dimensions, then each size alone by which positions are divided, then all of these, of which
@@ -43,13 +45,13 @@ def with_numbers(sub: SubstitutionDef, cover: Cover, prove: Callable[[Cover], Ve
 
     def attempt(names: tuple[str, ...]) -> Verdict | None:
         if names not in tried:
-            numbered = at_combinations(cover, names, choices_of(sub, len(names))) if names else None
+            numbered = at_combinations(instance_set, names, choices_of(sub, len(names))) if names else None
             found = None if numbered is None else prove(numbered)
             tried[names] = found if found is not None and found.answer != "unknown" else None
         return tried[names]
 
-    divisors = _divisors(cover)
-    for names in (_outer(sub, cover), *((one,) for one in divisors)):
+    divisors = _divisors(instance_set)
+    for names in (_outer(sub, instance_set), *((one,) for one in divisors)):
         found = attempt(names)
         if found is not None:
             return found
@@ -62,23 +64,25 @@ def with_numbers(sub: SubstitutionDef, cover: Cover, prove: Callable[[Cover], Ve
     return found
 
 
-def at_combinations(cover: Cover, names: Sequence[str], choices: Sequence[Sequence[int]]) -> Cover | None:
+def at_combinations(
+    instance_set: InstanceSet, names: Sequence[str], choices: Sequence[Sequence[int]]
+) -> InstanceSet | None:
     """The cover with these sizes at each combination of numbers; None where the conditions exclude all of them."""
     made: dict[tuple[object, ...], SymbolicInstance] = {}
-    for instance in cover.instances:
+    for instance in instance_set.instances:
         for values in choices:
             found = at_numbers(instance, {name: values[k % len(values)] for k, name in enumerate(names)})
             if found is not None:
                 made.setdefault((found.left, found.right, found.conditions), found)
     numbers = ", ".join(map(str, sorted({number for values in choices for number in values})))
     shown = f"{', '.join(names)} in {f'{len(choices)} combinations of ' if len(names) > 1 else ''}{numbers}"
-    scope = "; ".join(part for part in (cover.scope, shown) if part)
-    return replace(cover, instances=tuple(made.values()), scope=scope) if made else None
+    scope = "; ".join(part for part in (instance_set.scope, shown) if part)
+    return replace(instance_set, instances=tuple(made.values()), scope=scope) if made else None
 
 
-def _outer(sub: SubstitutionDef, cover: Cover) -> tuple[str, ...]:
+def _outer(sub: SubstitutionDef, instance_set: InstanceSet) -> tuple[str, ...]:
     """The names of unknown sizes that come first in a merged dimension of the rule's types."""
-    known = {size.name for instance in cover.instances for size in instance.sizes}
+    known = {size.name for instance in instance_set.instances for size in instance.sizes}
     names = [
         slot.id
         for param in sub.syntax.params
@@ -91,10 +95,10 @@ def _outer(sub: SubstitutionDef, cover: Cover) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _divisors(cover: Cover) -> tuple[str, ...]:
+def _divisors(instance_set: InstanceSet) -> tuple[str, ...]:
     """The unknown sizes by which positions are divided."""
     found: set[str] = set()
-    for instance in cover.instances:
+    for instance in instance_set.instances:
         for node in topological(value.node for value in (*instance.left, *instance.right)):
             if not isinstance(node, ScopeNode):
                 continue
@@ -104,7 +108,7 @@ def _divisors(cover: Cover) -> tuple[str, ...]:
     # sizes of later parameters first: kernels are small, images are not
     place = {
         size.name: k
-        for instance in cover.instances
+        for instance in instance_set.instances
         for k, value in reversed(list(enumerate(instance.inputs)))
         for dim in value.type.shape
         if isinstance(dim, Scalar)

@@ -9,25 +9,24 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from dslc.prove.ranks.kinds import (
+from dslc.prove.instances.axis_sets import (
     LOOSE,
+    AllAxes,
+    AxisList,
+    AxisSets,
     Chosen,
     Count,
     Entries,
-    Every,
     Fixed,
     Linear,
+    NotRankPolymorphic,
     Number,
     One,
     Part,
     Place,
-    Places,
-    Segments,
     Tensor,
-    Unnatural,
 )
-from dslc.prove.ranks.lists import NUMBER, ONE
-from dslc.prove.ranks.values import AxisEnv, Closure, Drawn, Unknown, Values
+from dslc.prove.instances.axis_values import NUMBER, ONE, AxisEnv, Closure, Drawn, Unknown, Values
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.library import Rules
@@ -49,13 +48,13 @@ class UnknownFlag(Exception):
 
 
 class Operators(Values):
-    """The kinds of the results of operators. What they raise is Unnatural, or UnknownFlag."""
+    """The kinds of the results of operators. What they raise is NotRankPolymorphic, or UnknownFlag."""
 
     flags: Mapping[str, bool]
     #: the attributes that name one axis
     named: dict[str, None]
     #: attributes, with the segments of the tensor along whose axes they are counted
-    counted: list[tuple[Place | Places | Every, Segments]]
+    counted: list[tuple[Place | AxisList | AllAxes, AxisSets]]
 
     @abstractmethod
     def guard(self, condition: t.Expr, env: AxisEnv) -> None:
@@ -70,7 +69,7 @@ class Operators(Values):
             values.append(value)
         if env.inside:
             if expr.kwargs or expr.rest:
-                raise Unnatural("an operator with attributes in an equation")
+                raise NotRankPolymorphic("an operator with attributes in an equation")
             if expr.function in FUNCTIONS_1 | {"min", "max"} or any(isinstance(value, Entries) for value in values):
                 return self.together(values)
         operands = [
@@ -80,7 +79,7 @@ class Operators(Values):
         found = self.applied(op, [each for each in operands if each is not None], attrs)
         if env.inside:
             if not isinstance(found, Tensor) or found.segments:
-                raise Unnatural("a tensor within an equation")
+                raise NotRankPolymorphic("a tensor within an equation")
             return NUMBER
         return found
 
@@ -89,7 +88,7 @@ class Operators(Values):
         given: dict[str, tuple[str, Any]] = {}
         for keyword in expr.kwargs:
             if keyword.name not in kinds:
-                raise Unnatural("an attribute that is not declared")
+                raise NotRankPolymorphic("an attribute that is not declared")
             self.meant(keyword.value, kinds[keyword.name], operands, env)
             at = _literal(keyword.value) if kinds[keyword.name].type.name == "axis" else None
             given[keyword.name] = ("", self.value(keyword.value, env) if at is None else Fixed(at))
@@ -118,19 +117,19 @@ class Operators(Values):
     def drawn(self, name: str, attr: t.Attr, operands: list[Tensor | None], env: AxisEnv) -> Any:
         """The kind of an attribute that may have any value."""
         if not env.rule:
-            raise Unnatural(f"`{name}` has no value")
+            raise NotRankPolymorphic(f"`{name}` has no value")
         kind = attr.type.name
         value: Any = NUMBER
         if attr.type.dims is not None:
             if kind in _LISTED or len(attr.type.dims) != 1:
-                raise Unnatural("a list of lists")
+                raise NotRankPolymorphic("a list of lists")
             (count,) = attr.type.dims
             value = Entries(ONE * count.value, given=True) if isinstance(count, t.Int) else Drawn(name, env)
         elif kind == "axis":
             value = Place(name, name)
             self.named[name] = None
         elif kind in _LISTED:
-            value = Places((Chosen(name, kind == "permutation"),), name)
+            value = AxisList((Chosen(name, kind == "permutation"),), name)
         elif kind == "bool":
             if name not in self.flags:
                 raise UnknownFlag(name)
@@ -138,7 +137,7 @@ class Operators(Values):
         elif kind in {"ints", "floats"}:
             value = Entries(self.spaces.loosen(), given=True)
         elif kind not in _SCALARS:
-            raise Unnatural("an attribute that is not understood")
+            raise NotRankPolymorphic("an attribute that is not understood")
         env.values[name] = value
         return value
 
@@ -148,7 +147,7 @@ class Operators(Values):
             fits = isinstance(value, Entries | Number | Drawn)
         elif kind == "axis" or kind in _LISTED:
             if not operands or operands[0] is None:
-                raise Unnatural("axes of no tensor")
+                raise NotRankPolymorphic("axes of no tensor")
             front = self.segments(operands[0])
             if kind == "axis" and isinstance(value, Fixed):
                 passed = front[: value.at + 1] if value.at >= 0 else front[value.at :]
@@ -160,9 +159,9 @@ class Operators(Values):
             fixed = isinstance(value, Entries) and len(value.segments) == len(front)
             if kind == "permutation" and fixed and all(isinstance(each, One) for each in (*front, *value.segments)):
                 return value
-            if kind != "axis" and not isinstance(value, Every):
+            if kind != "axis" and not isinstance(value, AllAxes):
                 value = self.positions(value, None)
-            fits = isinstance(value, Place) if kind == "axis" else isinstance(value, Places | Every)
+            fits = isinstance(value, Place) if kind == "axis" else isinstance(value, AxisList | AllAxes)
             if fits:
                 self.counted.append((value, front))
         elif kind == "bool":
@@ -173,7 +172,7 @@ class Operators(Values):
         else:
             fits = kind in _SCALARS and isinstance(value, Number)
         if not fits:
-            raise Unnatural(f"`{attr.name}` is given another kind of value")
+            raise NotRankPolymorphic(f"`{attr.name}` is given another kind of value")
         return value
 
     def applied(self, op: OperatorDef, operands: list[Tensor], attrs: dict[str, Any]) -> Any:
@@ -194,13 +193,13 @@ class Operators(Values):
             more = self.applied(op, [rest, *operands[1:]], {**attrs, parts: Entries(ONE * (count - 1))})
             return (first, *more)
         if any(param.star for param in params) or len(operands) > len(params):
-            raise Unnatural("any number of tensors")
+            raise NotRankPolymorphic("any number of tensors")
         env = AxisEnv(op.module, dict(attrs))
         conditions = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
         for param, operand in itertools.zip_longest(params, operands, fillvalue=None):
             assert param is not None
             if operand is None and param.default is None:
-                raise Unnatural("a tensor is missing")
+                raise NotRankPolymorphic("a tensor is missing")
             operand = operand if operand is not None else Tensor(())
             env.values[param.name] = operand
             if param.type is not None:
@@ -210,7 +209,7 @@ class Operators(Values):
         for attr in op.attrs:
             if attr.name not in env.values:
                 if attr.default is None:
-                    raise Unnatural("an attribute without a value")
+                    raise NotRankPolymorphic("an attribute without a value")
                 env.values[attr.name] = self.checked(attr, self.value(attr.default, env), list(operands))
             if attr.type.dims is not None:
                 env.values[attr.name] = self.counted_list(attr, env.values[attr.name], env)
@@ -226,12 +225,12 @@ class Operators(Values):
             elif isinstance(statement, t.Function):
                 env.values[statement.name] = Closure(statement, env)
             elif not isinstance(statement, t.Attr | t.Where | t.OnnxMap | t.Example | t.Tags | t.Verify):
-                raise Unnatural("a statement that is not understood")
+                raise NotRankPolymorphic("a statement that is not understood")
         for condition in conditions:
             self.guard(condition, env)
         results = tuple(env.values.get(output.name) for output in op.syntax.outputs)
         if not all(isinstance(result, Tensor) for result in results):
-            raise Unnatural("no tensor")
+            raise NotRankPolymorphic("no tensor")
         return results if len(results) > 1 else results[0]
 
     def results(self, statement: t.LetMany | t.EquationMany | t.Bind, env: AxisEnv) -> tuple[Any, ...]:
@@ -239,7 +238,7 @@ class Operators(Values):
         value = self.value(statement.value, env)
         values = value if isinstance(value, tuple) else (value,)
         if len(values) != len(statement.names):
-            raise Unnatural("results without names")
+            raise NotRankPolymorphic("results without names")
         return values
 
     def counted_list(self, attr: t.Attr, value: Any, env: AxisEnv) -> Entries:
@@ -253,7 +252,7 @@ class Operators(Values):
         else:
             number = self.value(count.right if twice and isinstance(count, t.Binary) else count, env)
             if not isinstance(number, Count):
-                raise Unnatural("a list whose length is no number of axes")
+                raise NotRankPolymorphic("a list whose length is no number of axes")
             segments = number.segments * (2 if twice else 1)
         if isinstance(value, Drawn):
             value.rule.values[value.name] = Entries(segments, given=True)
@@ -282,7 +281,7 @@ class Operators(Values):
                 self.spaces.unify(self.segments(value), self.segments(whole))
             return value
         if dims is not None and len(dims) != len(places):
-            raise Unnatural("places that are not those of the type")
+            raise NotRankPolymorphic("places that are not those of the type")
         inner = env.child()
         inner.inside = True
         out: list[Any] = []
@@ -295,9 +294,9 @@ class Operators(Values):
                 continue
             over = dims[k] if dims is not None else place.range
             if over is None or (place.range is not None and dims is not None):
-                raise Unnatural("an iterator without a range")
+                raise NotRankPolymorphic("an iterator without a range")
             if dims is not None and isinstance(over, t.Pack) != place.star:
-                raise Unnatural("places that are not those of the type")
+                raise NotRankPolymorphic("places that are not those of the type")
             sizes = self.value(over.value if isinstance(over, t.Pack) else over, env)
             out += self.bind(place, sizes, inner)
             flat = flat and (not isinstance(sizes, Entries) or self.flat(sizes))
@@ -325,7 +324,7 @@ class Operators(Values):
         for k in packs:
             self.packed(dims[k], inside, env, operand.flat)
 
-    def cut(self, dims: tuple[t.Expr, ...], segments: Segments, conditions: list[t.Expr], env: AxisEnv) -> bool:
+    def cut(self, dims: tuple[t.Expr, ...], segments: AxisSets, conditions: list[t.Expr], env: AxisEnv) -> bool:
         """`[*L, A, *R]` where `rank(L) == axis`: whether a guard says so."""
         first = dims[0].value if isinstance(dims[0], t.Pack) else None
         for condition in conditions:
@@ -349,9 +348,9 @@ class Operators(Values):
                     return True
         return False
 
-    def packed(self, dim: t.Expr, segments: Segments, env: AxisEnv, flat: bool = False) -> None:
+    def packed(self, dim: t.Expr, segments: AxisSets, env: AxisEnv, flat: bool = False) -> None:
         if not isinstance(dim, t.Pack) or not isinstance(dim.value, t.Name):
-            raise Unnatural("a list of sizes that is computed")
+            raise NotRankPolymorphic("a list of sizes that is computed")
         known = env.values.setdefault(dim.value.id, Entries(segments, True, flat))
         self.spaces.unify(self.segments(known), segments, equal_length=True)
 

@@ -15,7 +15,7 @@ from dslc.ir.constants import number_of
 from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, flat, walk
-from dslc.prove.cover.instances import SymbolicInstance
+from dslc.prove.instances.instances import SymbolicInstance
 
 # integers that every type has, that every signed type has, and those of booleans
 _COMMON, _SIGNED, _BOOL = range(128), range(-128, 128), range(2)
