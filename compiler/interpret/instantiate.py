@@ -16,18 +16,17 @@ from typing import Any
 import numpy as np
 
 from dslc.errors import DslcError
-from dslc.interpret.draft import Draft, entry_count, partly_bound
+from dslc.interpret.draft import Draft, NamePlace, entry_count, operator_hints, partly_bound, rule_text
 from dslc.interpret.draws import ORDINARY, InstanceDraws
-from dslc.interpret.rule_text import NamePlace, operator_hints, rule_text
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Call, Value, input_value, topological
+from dslc.ir.graph import Call, Input, Value, input_value, topological
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
-from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, MismatchKind, OperatorRef, Thunk, Unbound
+from dslc.semantics.env import AttrSet, Env, Mismatch, MismatchKind, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.linear import linear_at
-from dslc.semantics.types import shape_of, solve
+from dslc.semantics.types import solve
 from dslc.semantics.values import texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -104,6 +103,22 @@ class _Random(Draft):
 
     def refused(self, reason: str) -> Exception:
         return Rejected(reason)
+
+    def typed(self, name: str, type: t.TypeExpr) -> None:
+        """Nothing is to be said of it yet."""
+
+    def searched(self, name: str, domain: Any) -> Any:
+        return self.pick(domain)
+
+    def tensor(self, param: t.Param, type: TensorType) -> Value:
+        if param.name not in self.text.constants:
+            return input_value(param.name, type)
+        if type.dtype.is_float:
+            # few digits, so that exact domains read what float32 holds; no zeros, which guards rarely allow in divisors
+            drawn: Any = self.rng.choice((-1, 1), type.sizes) * self.rng.integers(1, 65, type.sizes) / 16
+        else:
+            drawn = self.rng.integers(0, 2 if type.dtype is DType.BOOL else 4, type.sizes)
+        return array_value(drawn.astype(NUMPY[type.dtype]))
 
     def solve_conditions(self) -> None:
         """Binds what an equation among the guards determines. Raises Rejected where one cannot hold."""
@@ -301,36 +316,26 @@ def instantiate(
     syntax, facts = sub.syntax, rule_text(sub)
     env = Env(sub.module, rules)
     env.decls = dict(facts.decls)
-    lets = tuple(statement for statement in syntax.left if isinstance(statement, t.Let))
-    draft = _Random(env=env, text=facts, lets=lets, rng=rng, dtypes=dtypes, types=types or {}, draws=draws)
+    draft = _Random(env=env, text=facts, rng=rng, dtypes=dtypes, types=types or {}, draws=draws)
+    side = "left"
     try:
         for name, op in (terms or {}).items():
             draft.bind(name, OperatorRef(op.name))
         draft.solve_conditions()
-        inputs = _inputs(draft, syntax, facts.constants)
-        left = _side(draft, syntax.outputs, syntax.left, env)
+        inputs = tuple(value for value in draft.inputs(syntax).values() if isinstance(value.node, Input))
+        left = draft.side(syntax.outputs, syntax.left, env)
         for condition in facts.conditions:
             held = draft.needing(env, condition)
             holds = (truth(held) if isinstance(condition, t.Compare) else held) is True
             if not holds or not _linear_uses(rules, condition, syntax, terms or {}, left):
                 raise Rejected(f"`{condition.span.text}` does not hold")
-    except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
-        raise Rejected(f"left side: {_reason(problem)}") from problem
-    except Unbound as unknown:
-        raise Rejected(f"left side: `{unknown.name}` stays unknown") from None
-    try:
-        inner = env.child()
-        inner.decls = env.decls
-        for statement in syntax.right:
-            if isinstance(statement, t.Search):
-                draft.drawn[statement.name] = draft.pick(evaluate(statement.domain, inner))
-                inner.bind(statement.name, draft.drawn[statement.name])
-        right = _side(draft, syntax.outputs, syntax.right, inner)
+        side = "right"
+        right, inner = draft.right(syntax)
         corrected, limit = _corrections(draft, (*syntax.left, *syntax.right), inner)
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
-        raise Rejected(f"right side: {_reason(problem)}") from problem
+        raise Rejected(f"{side} side: {problem.reason if isinstance(problem, Mismatch) else problem}") from problem
     except Unbound as unknown:
-        raise Rejected(f"right side: `{unknown.name}` stays unknown") from None
+        raise Rejected(f"{side} side: `{unknown.name}` stays unknown") from None
     return Instance(inputs, left, right, dict(draft.drawn), corrected, limit)
 
 
@@ -351,117 +356,16 @@ def _linear_uses(
     return all(linear_at(rules, n, count) for n in uses)
 
 
-def _reason(problem: Exception) -> str:
-    return problem.reason if isinstance(problem, Mismatch) else str(problem)
-
-
-def _inputs(draft: _Random, syntax: t.Substitution, constants: set[str]) -> tuple[Value, ...]:
-    """Tensors for the parameters; those whose sizes a `let` computes (from attributes, perhaps) come last."""
-    lets = {s.target.name for s in syntax.left if isinstance(s, t.Let)}
-    computed: list[t.Param] = []
-    for param in syntax.params:
-        if param.type is None or param.star:
-            raise Rejected(f"`{param.name}` has no type, or is any number of tensors")
-        if lets & {node.id for node in walk_expr(param.type) if isinstance(node, t.Name)}:
-            computed.append(param)
-        else:
-            draft.dims(param.type)
-    bind_definitions(syntax.left, draft.env)
-    inputs = []
-    for param in (*(p for p in syntax.params if p not in computed), *computed):
-        assert param.type is not None
-        if param in computed:
-            for name in lets:
-                draft.needing(draft.env, t.Name(name, span=param.span))
-            draft.dims(param.type)
-        type = shape_of(param.type, draft.env)
-        if param.name in constants:
-            shape = type.sizes
-            draft.env.bind(param.name, array_value(_random(type, shape, draft.rng)))
-        else:
-            value = input_value(param.name, type)
-            draft.env.bind(param.name, value)
-            inputs.append(value)
-    return tuple(inputs)
-
-
-def _random(type: TensorType, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-    dtype = NUMPY[type.dtype]
-    if type.dtype.is_float:
-        # few digits, so that exact domains read what float32 holds; no zeros, which guards rarely allow in divisors
-        return (rng.choice((-1, 1), shape) * rng.integers(1, 65, shape) / 16).astype(dtype)
-    return rng.integers(0, 2 if type.dtype is DType.BOOL else 4, shape).astype(dtype)
-
-
-def _side(
-    draft: _Random, outputs: tuple[str, ...], statements: tuple[t.GraphStatement, ...], env: Env
-) -> dict[str, Value]:
-    """Evaluates a side's statements in order; gives the substitution's outputs."""
-    bind_definitions(statements, env)
-    for statement in statements:
-        if isinstance(statement, t.LetMany | t.Bind):
-            value = draft.needing(env, statement.value)
-            if len(statement.names) == 1:
-                env.bind(statement.names[0], value)
-                continue
-            if not isinstance(value, tuple) or len(value) != len(statement.names):
-                raise Rejected(f"`{statement.span.text}` names {len(statement.names)} results")
-            for name, part in zip(statement.names, value, strict=True):
-                env.bind(name, part)
-    out = {name: env.get(name) for name in outputs}
-    for name, value in out.items():
-        if not isinstance(value, Value):
-            raise Rejected(f"`{name}` is no tensor")
-    return out
-
-
 def _corrections(draft: _Random, statements: tuple[t.GraphStatement, ...], env: Env) -> tuple[dict[str, Value], float]:
-    """The outputs that `correct Y = ...` gives, over what both sides bind, and the share that may be corrected."""
+    """The outputs that `correct Y = ...` gives, over the names of both sides, and the share that may be corrected."""
     out: dict[str, Value] = {}
     limit = 1.0
     for statement in statements:
-        if not isinstance(statement, t.Correct):
-            continue
-        if statement.limit is not None:
-            limit = float(draft.needing(env, statement.limit))
-        if isinstance(statement.what, t.Bind):
-            found = draft.needing(env, statement.what.value)
-            parts = found if isinstance(found, tuple) else (found,)
-            if len(parts) != len(statement.what.names) or not all(isinstance(part, Value) for part in parts):
-                raise Rejected(f"`{statement.what.span.text}` names {len(statement.what.names)} results")
-            out.update(zip(statement.what.names, parts, strict=True))
+        if isinstance(statement, t.Correct):
+            if statement.limit is not None:
+                limit = float(draft.needing(env, statement.limit))
+            if isinstance(statement.what, t.Bind):
+                out.update(draft.results(statement.what, env))
+    if not all(isinstance(part, Value) for part in out.values()):
+        raise Rejected("a correction is no tensor")
     return out, limit
-
-
-def bind_definitions(statements: tuple[t.GraphStatement, ...], env: Env) -> None:
-    """Functions, `let`s and constants of a side, each computed on first use."""
-    for statement in statements:
-        if isinstance(statement, t.Function):
-            env.bind(statement.name, Closure(statement, env))
-        elif isinstance(statement, t.Let):
-            env.bind(statement.target.name, _let(statement, env))
-        elif isinstance(statement, t.Const):
-            env.bind(statement.target.name, _const(statement, env))
-
-
-def _let(statement: t.Let, env: Env) -> Thunk:
-    from dslc.semantics.scopes import build_scope
-
-    def compute() -> Any:
-        if statement.target.places is None:
-            return evaluate(statement.value, env)
-        return build_scope(statement.target.places, statement.value, None, env, None)
-
-    return Thunk(compute)
-
-
-def _const(statement: t.Const, env: Env) -> Thunk:
-    from dslc.semantics.scopes import build_scope
-
-    def compute() -> Any:
-        if statement.target.places is None:
-            return evaluate(statement.value, env)
-        dtype = shape_of(t.TypeExpr(statement.type.name, (), span=statement.type.span), env).dtype
-        return build_scope(statement.target.places, statement.value, None, env, dtype, statement.type.dims)
-
-    return Thunk(compute)

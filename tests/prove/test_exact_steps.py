@@ -10,7 +10,7 @@ from dslc.ir.scalar import Reduce, Sym, apply, dimension, iterator, num, read, r
 from dslc.prove.exact.equations import solved
 from dslc.prove.exact.onehot import without_onehots
 from dslc.prove.exact.windows import cases_of_sizes, generalized
-from dslc.prove.instances.instances import instance_set
+from dslc.prove.instances.exploration import instance_set
 from dslc.prove.run.provers import exact_verdict, subjects
 from dslc.prove.verdict import Verdict
 from dslc.semantics.library import Rules, load

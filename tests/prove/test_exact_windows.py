@@ -10,7 +10,7 @@ from dslc.ir.scalar import apply, dimension, iterator, num, read, reduce
 from dslc.prove.exact import Differs, Equal, Habit, Undecided, compare
 from dslc.prove.exact.terms import Algebra
 from dslc.prove.exact.windows import generalized
-from dslc.prove.instances.instances import instance_set
+from dslc.prove.instances.exploration import instance_set
 from dslc.prove.run.provers import subjects
 from dslc.semantics.library import Rules, load_many
 

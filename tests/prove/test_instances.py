@@ -9,7 +9,8 @@ import pytest
 from dslc.ir.graph import Constant, Input, ScopeNode, topological
 from dslc.ir.scalar import Num, Sym
 from dslc.prove.instances.choice import LEVELS
-from dslc.prove.instances.instances import InstanceSet, Uncovered, instance_set
+from dslc.prove.instances.exploration import instance_set
+from dslc.prove.instances.instances import InstanceSet, Uncovered
 from dslc.prove.laws import law_substitutions
 from dslc.semantics.library import Rules, load
 
@@ -184,7 +185,7 @@ def test_a_pack_takes_the_rank_that_a_guard_gives(std: Rules) -> None:
 
 
 def test_a_cover_has_a_limit(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dslc.prove.instances.instances._MOST_PATHS", {None: 20, 2: 20, 1: 20})
+    monkeypatch.setattr("dslc.prove.instances.exploration._MOST_PATHS", {None: 20, 2: 20, 1: 20})
     with pytest.raises(Uncovered, match="too many cases"):
         instance_set(std, std.substitutions["std.scale_into_biased_conv"])
 

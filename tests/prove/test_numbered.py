@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dslc.prove.instances.fixed_sizes import at_combinations
-from dslc.prove.instances.instances import instance_set
+from dslc.prove.instances.exploration import instance_set
+from dslc.prove.instances.instances import at_combinations
 from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.library import Rules, load
 

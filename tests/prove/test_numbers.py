@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dslc.interpret.check_rule import check_substitution
-from dslc.prove.instances.instances import instance_set
+from dslc.prove.instances.exploration import instance_set
 from dslc.prove.run.provers import prover_verdict
 from dslc.semantics.library import Rules, load
 from dslc.semantics.values import Numbers, far_sizes, integers, numbers_of, reals, texts, values

@@ -14,7 +14,7 @@ from dslc.ir.graph import ScopeNode, input_value, topological
 from dslc.ir.scalar import Sym, walk
 from dslc.prove.instances.axis_reading import natural, sufficient_rank
 from dslc.prove.instances.batches import broadcasts, padded
-from dslc.prove.instances.instances import instance_set, map_instance_set
+from dslc.prove.instances.exploration import instance_set, map_instance_set
 from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load

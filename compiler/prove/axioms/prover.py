@@ -20,7 +20,8 @@ from dslc.prove.axioms.laws import InexpressibleLaw, Law, Symbols, axioms_of, en
 from dslc.prove.axioms.smt_process import Axiom, Query, QueryResult, SmtProcess, Term, Theory
 from dslc.prove.axioms.terms import NO_PROGRAM, KnownConditions, PairOfPrograms, involutions
 from dslc.prove.in_bounds import leaves_bounds
-from dslc.prove.instances.instances import Uncovered, instance_set
+from dslc.prove.instances.exploration import instance_set
+from dslc.prove.instances.instances import Uncovered
 from dslc.prove.known.resting import CARRYING, basis
 from dslc.prove.laws import law_substitutions
 from dslc.prove.terms import term_operators

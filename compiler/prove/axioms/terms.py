@@ -16,7 +16,7 @@ from dslc.analysis.conditions import TRUE, Case, both, cases
 from dslc.analysis.poly import Poly, polynomial
 from dslc.analysis.prove import nonnegative
 from dslc.errors import DslcError
-from dslc.interpret.instantiate import bind_definitions
+from dslc.interpret.draft import bind_definitions
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Constant, ScopeNode, Value, topological

@@ -34,7 +34,7 @@ from dslc.prove.instances.axis_sets import (
     Truth,
 )
 from dslc.prove.instances.axis_values import NUMBER, ONE, AxisEnv
-from dslc.prove.instances.batches import padded
+from dslc.prove.instances.batches import broadcast_guards, guards_of, padded
 from dslc.prove.terms import unknown_operators
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.walk import walk_expr
@@ -359,21 +359,14 @@ class _Rule(Operators):
 
 def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
     """The packs of which a guard says what they broadcast to, and of which nothing else is asked; with that list."""
-    found: dict[str, t.Expr] = {}
     only = padded(sub)
-    for statement in sub.syntax.left:
-        for condition in statement.conditions if isinstance(statement, t.Where) else ():
-            if isinstance(condition, t.Compare) and condition.ops == ("==",):
-                call, target = condition.operands
-                if (
-                    isinstance(call, t.Call)
-                    and call.function == "broadcast"
-                    and target in call.args
-                    and len(call.args) == 2
-                ):
-                    names = [arg.id for arg in call.args if isinstance(arg, t.Name) and arg.id in only]
-                    found.update((name, target) for name in names)
-    return found
+    return {
+        arg.id: target
+        for call, target in broadcast_guards(guards_of(sub))
+        if target in call.args and len(call.args) == 2
+        for arg in call.args
+        if isinstance(arg, t.Name) and arg.id in only
+    }
 
 
 def _of_types(condition: t.Expr) -> bool:

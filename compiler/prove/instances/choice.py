@@ -1,9 +1,9 @@
-"""What a cover is bounded to, in words."""
+"""Choices of what is unknown in the instances of a rule, and of what is a number: the bounds of a set of instances, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dslc.ir.dtype import DType
@@ -27,27 +27,29 @@ LEVELS = ("symbolic", "steps", "attributes", "sizes")
 class Choice:
     """How much is unknown, what must be numbers all the same, and how far ranks go.
 
-    `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
-    positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends;
-    `lists`: attributes that may have any number of entries, with the largest that is looked at;
-    `types`: what names of element types stand for, `dtype` where they are not in it.
+    `types`: meanings of the names of element types, `dtype` where they are not in it; `near`: the numbers that the rule and what it
+    reaches name; `padded`: packs of which only the longest that a guard allows are looked at.
     """
 
     level: str
     most_rank: Mapping[str, int]
     dtype: DType
+    types: Mapping[str, DType]
+    near: Numbers
     padded: frozenset[str] = frozenset()
+    # what exploring it has shown
+    #: integer attributes that multiply or divide positions, and are numbers
     steps: set[str] = field(default_factory=set)
+    #: those that stay unknown
     multiplied: set[str] = field(default_factory=set)
-    #: whether steps are lists of more than one entry
+    #: steps are lists of more than one entry
     turning: bool = False
+    #: unknown numbers on which a condition depends
     reals: set[str] = field(default_factory=set)
+    #: attributes that may have any number of entries, with the largest that is looked at
     lists: dict[str, int] = field(default_factory=dict)
-    types: Mapping[str, DType] = field(default_factory=dict)
-    #: the numbers that the rule and what it reaches name
-    near: Numbers = field(default_factory=Numbers)
-    #: the values that numbers have in instances, by the names that they were drawn under
-    tried: dict[str, set[Any]] = field(default_factory=dict)
+    #: the values that numbers have in instances, with the names that they were drawn under
+    tried: set[tuple[str, Any]] = field(default_factory=set)
     #: steps that guards do not keep above 0
     signed: set[str] = field(default_factory=set)
     #: unknown numbers of which guards alone speak
@@ -56,6 +58,16 @@ class Choice:
     integers: set[str] = field(default_factory=set)
     #: how many numbers of each kind a case has at most
     together: dict[str, int] = field(default_factory=dict)
+
+    def key(self) -> tuple[Any, ...]:
+        """All that decides what an exploration at its level finds."""
+        ranks, types = tuple(self.most_rank.items()), tuple(self.types.items())
+        return ranks, self.dtype, types, self.padded, frozenset(self.steps), frozenset(self.reals), self.turning
+
+    def add(self, other: Choice) -> None:
+        """Take over what exploring another choice has shown."""
+        for each in fields(self)[6:]:
+            setattr(self, each.name, getattr(self, each.name) | getattr(other, each.name))
 
 
 def shifts(choice: Choice) -> tuple[Shift, ...]:
@@ -92,10 +104,11 @@ def scope_text(choice: Choice, bounded: tuple[str, ...], lists: Mapping[str, int
         rows = dict.fromkeys(_tuple(step(shift, k, one) for k, one in enumerate(signed)) for shift in shifts(choice))
         parts.append(f"{_tuple(names)} in {', '.join(rows)}{along}")
     alike: dict[tuple[Any, ...], list[str]] = {}
-    for name, found in sorted(choice.tried.items()):
-        alike.setdefault(tuple(sorted(found)), []).append(name)
+    tried = sorted({name for name, _ in choice.tried})
+    for name in tried:
+        alike.setdefault(tuple(sorted(value for each, value in choice.tried if each == name)), []).append(name)
     for values, names in alike.items():
-        paired = len(names) > 2 or (len(names) > 1 and len(choice.tried) > 2)
+        paired = len(names) > 2 or (len(names) > 1 and len(tried) > 2)
         parts.append(f"{'each two of ' if paired else ''}{', '.join(names)} in {', '.join(map(str, values))}")
     return "; ".join(parts)
 

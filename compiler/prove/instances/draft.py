@@ -10,11 +10,11 @@ from itertools import permutations
 from typing import Any
 
 from dslc.interpret.draft import Draft as Names
-from dslc.interpret.draft import entry_count, partly_bound
-from dslc.interpret.rule_text import NamePlace, operator_hints
-from dslc.ir.dtype import DType
-from dslc.ir.graph import Value
+from dslc.interpret.draft import NamePlace, entry_count, operator_hints, partly_bound
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import apply, as_scalar, dimension, sym
+from dslc.prove.instances.batches import broadcast_guards
 from dslc.prove.instances.cases import AssumedCase, Path, Restart
 from dslc.prove.instances.choice import Choice, shifts, step
 from dslc.semantics.assuming import holds
@@ -22,7 +22,7 @@ from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import Mismatch, MismatchKind, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import plain
-from dslc.semantics.types import solve
+from dslc.semantics.types import shape_of, solve
 from dslc.semantics.values import texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -58,6 +58,7 @@ class Draft(Names):
     widths: dict[str, list[int]] = field(default_factory=dict)
     #: the calls of the left side that were applied before all tensors were known, by their positions
     applied: set[int] = field(default_factory=set)
+    early: tuple[tuple[t.Call, frozenset[str], str | None], ...]
 
     def entry_name(self, name: str, at: int) -> str:
         """The name of an entry of a list, which is no name that the rule has for something else."""
@@ -140,6 +141,23 @@ class Draft(Names):
             self.env.ranks.setdefault(name, len(value))
         super().bind(name, value)
 
+    def searched(self, name: str, domain: Any) -> Any:
+        return self.path.pick(("search", name), domain)
+
+    def tensor(self, param: t.Param, type: TensorType) -> Value:
+        return input_value(param.name, type)
+
+    def typed(self, name: str, type: t.TypeExpr) -> None:
+        """Apply operators whose operands are known, so that ranks that do not fit end a path before more is chosen."""
+        self.env.bind(name, input_value(name, shape_of(type, self.env)))
+        for place, (call, operands, result) in enumerate(self.early):
+            if place not in self.applied and all(map(self.env.has, operands)):
+                self.applied.add(place)
+                value = self.needing(self.env, call)
+                if result is not None:
+                    self.env.bind(result, value)
+                    self.solve_conditions()
+
     def refused(self, reason: str) -> Exception:
         return Undecided(reason)
 
@@ -181,27 +199,24 @@ class Draft(Names):
 
     def _broadcasts(self, condition: t.Expr) -> None:
         """`broadcast(Q, L) == L`: every size of Q is the one of L or 1 (that one of L is 1 is no case of its own)."""
-        if not isinstance(condition, t.Compare) or condition.ops != ("==",):
-            return
-        for call, other in (condition.operands, condition.operands[::-1]):
-            if isinstance(call, t.Call) and call.function == "broadcast":
-                try:
-                    target, lists = evaluate(other, self.env), [evaluate(arg, self.env) for arg in call.args]
-                except Unbound:
-                    return
-                if target in lists:
-                    for arg, each in zip(call.args, lists, strict=True):
-                        if isinstance(arg, t.Name) and arg.id in self.choice.padded and len(each) < len(target):
-                            raise Mismatch("the same with leading axes of size 1 is looked at")
-                        self._fits(each, target)
+        for call, other in broadcast_guards((condition,)):
+            try:
+                target, lists = evaluate(other, self.env), [evaluate(arg, self.env) for arg in call.args]
+            except Unbound:
+                return
+            for arg, each in zip(call.args, lists, strict=True) if target in lists else ():
+                if isinstance(arg, t.Name) and arg.id in self.choice.padded and len(each) < len(target):
+                    raise Mismatch("the same with leading axes of size 1 is looked at")
+                self._fits(each, target)
 
     def _fitting(self, name: str) -> int | None:
         """The rank of a pack that a guard lets broadcast to a shape: shorter ones are the same, longer ones never fit."""
-        for call, other, names in _broadcast_guards(self.text.conditions):
-            if name in names:
+        for call, other in broadcast_guards(self.text.conditions):
+            others = [arg for arg in call.args if not (isinstance(arg, t.Name) and arg.id == name)]
+            if len(others) < len(call.args):
                 try:
                     target = evaluate(other, self.env)
-                    if any(evaluate(arg, self.env) == target for arg in call.args if not _is_name(arg, name)):
+                    if any(evaluate(arg, self.env) == target for arg in others):
                         return len(target)
                 except Unbound:
                     continue
@@ -296,57 +311,21 @@ def names_in(sub: SubstitutionDef) -> frozenset[str]:
     return frozenset(node.id for node in walk_expr(sub.syntax) if isinstance(node, t.Name))
 
 
-@lru_cache(maxsize=64)
-def _broadcast_guards(conditions: tuple[t.Expr, ...]) -> tuple[tuple[t.Call, t.Expr, frozenset[str]], ...]:
-    """The guards `broadcast(Q, L) == L`: the call, the other side, and the names among the operands."""
-    equations = [c.operands for c in conditions if isinstance(c, t.Compare) and c.ops == ("==",)]
-    return tuple(
-        (call, other, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)))
-        for operands in equations
-        for call, other in (operands, operands[::-1])
-        if isinstance(call, t.Call) and call.function == "broadcast"
-    )
-
-
-def _is_name(expr: t.Expr, name: str) -> bool:
-    return isinstance(expr, t.Name) and expr.id == name
-
-
 def hold(draft: Draft, condition: t.Expr) -> None:
     """Assumes a guard. Raises Mismatch where it never holds in this case."""
     if not holds(truth(draft.needing(draft.env, condition)), draft.env.rules.assuming):
         raise Mismatch(f"`{condition.span.text}` does not hold", condition.span)
 
 
-@dataclass(frozen=True, slots=True)
-class Early:
-    """A call of the left side on parameters alone, with the names of these, and the name of its result where it has one."""
-
-    call: t.Call
-    operands: frozenset[str]
-    name: str | None
-
-
-def apply_early(draft: Draft, calls: tuple[Early, ...]) -> None:
-    """Applies operators whose operands are known, so that ranks that do not fit end a path before more is chosen."""
-    for place, each in enumerate(calls):
-        if place not in draft.applied and all(draft.env.has(name) for name in each.operands):
-            draft.applied.add(place)
-            value = draft.needing(draft.env, each.call)
-            if each.name is not None:
-                draft.env.bind(each.name, value)
-                draft.solve_conditions()
-
-
 @lru_cache(maxsize=64)
-def early_calls(sub: SubstitutionDef) -> tuple[Early, ...]:
-    """The calls of the left side on parameters alone."""
+def early_calls(sub: SubstitutionDef) -> tuple[tuple[t.Call, frozenset[str], str | None], ...]:
+    """The calls of the left side on parameters alone, with the names of these, and the name of the result where it has one."""
     params = {param.name for param in sub.syntax.params}
     binds = [s for s in sub.syntax.left if isinstance(s, t.Bind)]
     whole = {id(bind.value): bind.names[0] for bind in binds if len(bind.names) == 1}
     calls = (node for bind in binds for node in walk_expr(bind.value) if isinstance(node, t.Call) and node.args)
     return tuple(
-        Early(call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)), whole.get(id(call)))
+        (call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)), whole.get(id(call)))
         for call in calls
         if all(isinstance(arg, t.Name) and arg.id in params for arg in call.args)
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dslc.errors import DslcError
-from dslc.interpret.rule_text import rule_text
+from dslc.interpret.draft import rule_text
 from dslc.ir.dtype import DType, TypeClass
 from dslc.ir.graph import Value, topological
 from dslc.prove.element_types import admits, divides, scope_of_types, tells_types_apart, types_of
@@ -159,7 +159,8 @@ def _by_type(
 
 def _uncovered(rules: Rules, sub: SubstitutionDef, types: Types) -> str:
     """Why a rule that was looked at has no cover: its cases are the same for all types. Empty where it has one, or no instance."""
-    from dslc.prove.instances.instances import Uncovered, instance_set
+    from dslc.prove.instances.exploration import instance_set
+    from dslc.prove.instances.instances import Uncovered
 
     if sub.syntax.partial or tells_types_apart(sub):
         return ""
@@ -194,7 +195,8 @@ def _widest(kind: TypeClass | DType, dtype: DType) -> DType:
 
 def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozenset[TypeClass]:
     """The classes of element types in which a rule holds if it does for floats, which `types` are."""
-    from dslc.prove.instances.instances import Uncovered, instance_set, map_instance_set
+    from dslc.prove.instances.exploration import instance_set, map_instance_set
+    from dslc.prove.instances.instances import Uncovered
     from dslc.prove.instances.type_classes import carried
 
     if tells_types_apart(sub) or divides(sub):
@@ -250,8 +252,8 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     interpreter: what does not differ there is no refutation, and a mistake in a prover.
     """
     from dslc.prove.exact import Effort
-    from dslc.prove.instances.fixed_sizes import with_numbers
-    from dslc.prove.instances.instances import Uncovered, instance_set, map_instance_set
+    from dslc.prove.instances.exploration import instance_set, map_instance_set
+    from dslc.prove.instances.instances import Uncovered, with_numbers
 
     began = time.perf_counter()
     seconds = min(seconds / 2, SECONDS)
@@ -294,7 +296,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
 def _keeps_bounds(rules: Rules, sub: SubstitutionDef, maps: InstanceSet, types: Types) -> bool:
     """Whether data used as a position stays in bounds, where windows are maps, which are read as data are."""
     from dslc.prove.in_bounds import leaves_bounds
-    from dslc.prove.instances.instances import instance_set
+    from dslc.prove.instances.exploration import instance_set
 
     both_ways = sub.syntax.arrow == "<=>"
     if all(leaves_bounds(each.left, each.right, both_ways) is None for each in maps.instances):
