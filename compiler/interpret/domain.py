@@ -1,4 +1,4 @@
-"""What numbers are: the one interface between the evaluator and floats, a finite field, or exact numbers.
+"""Domains of numbers: the one interface between the evaluator and floats, a finite field, or exact numbers.
 
 The evaluator knows five kinds of arrays. Sizes and iterators are true integers in every domain, and their
 quotients true fractions; tensors of integers are integers modulo 2^bits of their type; only what comes from floating-point tensors
@@ -91,10 +91,10 @@ class Domain(Protocol):
         """Elements of one floating-point type as another one holds them, which does not hold all of the first."""
 
     def finite(self, array: Array) -> bool:
-        """Whether 0 times each element is 0."""
+        """Return whether 0 times each element is 0."""
 
     def close(self, a: Array, b: Array, tolerance: float) -> Array:
-        """Where two arrays of decoded results agree."""
+        """The elements in which two arrays of decoded results agree."""
 
 
 def fraction_of(value: Number) -> Fraction:

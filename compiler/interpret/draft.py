@@ -111,6 +111,7 @@ def operator_hints(op: OperatorDef) -> Hints:
 
 @lru_cache(maxsize=64)
 def rule_text(sub: SubstitutionDef) -> RuleText:
+    """The statements of a rule's text that hold for all its instances."""
     syntax = sub.syntax
     conditions = tuple(c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions)
     constants = {
@@ -178,7 +179,7 @@ class Draft(ABC):
 
     @abstractmethod
     def refused(self, reason: str) -> Exception:
-        """What is raised where nothing says what a name may be."""
+        """The exception where nothing says the value of a name."""
 
     @abstractmethod
     def solve_conditions(self) -> None:
@@ -374,7 +375,7 @@ def partly_bound(op: OperatorDef, args: Sequence[Value], outer: Env) -> Env:
 def entry_count(
     op: OperatorDef, attr: t.Attr, args: Sequence[Value], inner: Env, results: int | None = None
 ) -> int | None:
-    """How many entries a list attribute has; None where it may have any number, or its declaration cannot say yet.
+    """The number of entries of a list attribute; None where it may have any number, or its declaration cannot say yet.
 
     `results`: how many results of the operator are named. With more of them than are declared, lists of a fixed length have as many
     entries more; where nothing says how many there are, they may have any number.

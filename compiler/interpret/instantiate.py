@@ -8,6 +8,7 @@ guards bind names, and what still does not hold is drawn again.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,16 +17,18 @@ from typing import Any
 import numpy as np
 
 from dslc.errors import DslcError
+from dslc.inspection.samples import sample
 from dslc.interpret.draft import Draft, NamePlace, entry_count, operator_hints, partly_bound, rule_text
 from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Input, Value, input_value, topological
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
-from dslc.semantics.env import AttrSet, Env, Mismatch, MismatchKind, OperatorRef, Unbound
+from dslc.semantics.env import AttrSet, Env, EvalError, Mismatch, MismatchKind, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.linear import linear_at
+from dslc.semantics.shape_free import is_pointwise
 from dslc.semantics.types import solve
 from dslc.semantics.values import texts, values
 from dslc.semantics.walk import walk_expr
@@ -54,12 +57,17 @@ class Instance:
     corrected: Mapping[str, Value] = field(default_factory=dict)
     limit: float = 1.0
 
+    @property
+    def sides(self) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+        """The outputs on both sides, in one order."""
+        return tuple(self.left.values()), tuple(self.right[name] for name in self.left)
+
     def __str__(self) -> str:
         return ", ".join(f"{name} = {show(value)}" for name, value in self.drawn.items())
 
 
 def shown(sub: SubstitutionDef, instance: Instance) -> Iterator[tuple[str, str]]:
-    """What the names of a rule stand for, as text; names that occur in no type and no attribute are left out."""
+    """The values of the names of a rule, as text; names that occur in no type and no attribute are left out."""
     used = {node.id.partition(".")[0] for node in walk_expr(sub.syntax) if isinstance(node, t.Name)}
     used |= {call.rest for call in walk_expr(sub.syntax) if isinstance(call, t.Call) and call.rest is not None}
     for name, value in instance.drawn.items():
@@ -201,7 +209,7 @@ class _Random(Draft):
         return tuple(self.number(args, hints) for _ in range(max(0, count - place.siblings)))
 
     def count(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: NamePlace) -> int:
-        """How many entries a list gets: what its declaration says, else about as many as the first tensor has axes."""
+        """The number of entries of a list: that of its declaration, else about as many as the first tensor has axes."""
         known = entry_count(op, attr, args, inner, place.results)
         rank = args[0].type.rank if args else 0
         return known if known is not None else int(self.pick((rank, max(0, rank - 2), int(self.rng.integers(6)))))
@@ -247,7 +255,7 @@ class _Random(Draft):
         return self.pick(options)
 
     def inner(self, op: OperatorDef, args: list[Value]) -> Env:
-        """What a call's tensors say of its operator's names: the same for each of its attributes."""
+        """Names of an operator that follow from a call's tensors: the same for each of its attributes."""
         key = (op.name, *map(id, args))
         if key not in self.calls:
             self.calls[key] = (_bound(op, args, self.env), args)
@@ -342,7 +350,7 @@ def instantiate(
 def _linear_uses(
     rules: Rules, condition: t.Expr, syntax: t.Substitution, terms: Mapping[str, OperatorDef], left: Mapping[str, Value]
 ) -> bool:
-    """Whether each use of a term on the left side is linear where the condition is `linear(f)`."""
+    """Return whether each use of a term on the left side is linear where the condition is `linear(f)`."""
     if not isinstance(condition, t.Call) or condition.function != "linear" or not isinstance(condition.args[0], t.Name):
         return True
     name = condition.args[0].id
@@ -369,3 +377,71 @@ def _corrections(draft: _Random, statements: tuple[t.GraphStatement, ...], env: 
     if not all(isinstance(part, Value) for part in out.values()):
         raise Rejected("a correction is no tensor")
     return out, limit
+
+
+def term_options(rules: Rules, sub: SubstitutionDef) -> dict[str, list[OperatorDef]]:
+    """For each term of a rule the operators that have as many tensors and are what the guards want."""
+    signatures = [s for stmt in sub.syntax.left if isinstance(stmt, t.TermDecl) for s in stmt.signatures]
+    options: dict[str, list[OperatorDef]] = {}
+    for signature in signatures:
+        wanted = {c.function for c in _conditions(sub) if _names(c) == [signature.name]}
+        options[signature.name] = [
+            op
+            for op in rules.operators.values()
+            if len(op.syntax.params) == len(signature.params)
+            and len(op.syntax.outputs) == 1
+            and ("pointwise" not in wanted or is_pointwise(op, rules))
+            and ("linear" not in wanted or _may_be_linear(rules, op))
+        ]
+    return options
+
+
+def term_choices(
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, count: int
+) -> Iterator[Mapping[str, OperatorDef]]:
+    """Operators for the terms of a rule: some of those that fit, by turns those that tell more apart, and any."""
+    options = term_options(rules, sub)
+    linear = {name for c in _conditions(sub) if c.function == "linear" for name in _names(c)}
+    drawn = []
+    for name, fitting in options.items():
+        order = [fitting[int(k)] for k in rng.permutation(len(fitting))]
+        telling = [op for op in order if _tells(op, name in linear)]
+        turns = [op for pair in itertools.zip_longest(telling, order) for op in pair if op is not None]
+        drawn.append(list(dict.fromkeys(turns))[:count])
+    for choice in itertools.islice(itertools.product(*drawn), count):
+        yield dict(zip(options, choice, strict=True))
+
+
+def _may_be_linear(rules: Rules, op: OperatorDef) -> bool:
+    """Return whether an operator is linear in some use; whether it is in an instance is asked of that."""
+    cache = rules_cache(rules, "linear in a sample")
+    if op.name not in cache:
+        try:
+            node = sample(rules, op)[0].node
+        except (Mismatch, EvalError, Unbound):
+            node = None
+        cache[op.name] = isinstance(node, Call) and linear_at(rules, node, len(node.args))
+    return bool(cache[op.name])
+
+
+def _tells(op: OperatorDef, linear: bool) -> bool:
+    """Return whether an operator has attributes, which a rule may mix up, or (`linear`) computes more than it moves."""
+    if not linear:
+        return bool(op.attrs)
+    return not all(_moves(s.value) for s in op.syntax.statements if isinstance(s, t.Equation))
+
+
+def _moves(value: t.Expr) -> bool:
+    """Return whether an element of the result is an element of a tensor, or a number."""
+    if isinstance(value, t.Conditional):
+        return _moves(value.then) and _moves(value.otherwise)
+    return isinstance(value, t.Subscript | t.Name | t.Int | t.Float)
+
+
+def _conditions(sub: SubstitutionDef) -> list[t.Call]:
+    """The guards that are calls."""
+    return [c for s in sub.syntax.left if isinstance(s, t.Where) for c in s.conditions if isinstance(c, t.Call)]
+
+
+def _names(call: t.Call) -> list[str]:
+    return [arg.id for arg in call.args if isinstance(arg, t.Name)]

@@ -19,8 +19,7 @@ import numpy as np
 from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span
 from dslc.interpret.check_rule import compare
 from dslc.interpret.draws import SIGNED
-from dslc.interpret.instantiate import Instance, Rejected, instantiate
-from dslc.interpret.terms import term_choices
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
 from dslc.prove.guards.words import vocabulary
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef

@@ -1,7 +1,7 @@
-"""What lists in a rule have their entries for: axes of a pack, in an order that attributes say. docs/proofs.md, "Ranks", Lemma 3.
+"""Sets of axes for which lists in a rule have entries, in an order that attributes say. docs/proofs.md, "Ranks", Lemma 3.
 
-A list has one entry for every axis of some *segments*: the axes of a pack, the same axes as a list of axes names them, those that are
-left, those before and after one of them. Two lists whose segments are the same have at every place an entry for the same axis, at
+A list has one entry for every axis of some *sets*: the axes of a pack, the same axes as a list of axes names them, those that are
+left, those before and after one of them. Two lists whose sets are the same have at every place an entry for the same axis, at
 every rank and for all values of the attributes.
 """
 
@@ -33,7 +33,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Complement:
-    """The axes of some segments that a list of axes does not name."""
+    """The axes of some sets that a list of axes does not name."""
 
     of: AxisSets
     listed: AxisSets
@@ -41,6 +41,8 @@ class Complement:
 
 @dataclass(frozen=True, slots=True)
 class Reversed:
+    """Axes in the opposite order."""
+
     of: AxisSets
 
 
@@ -89,7 +91,7 @@ class Number:
 class Entries:
     """A list of numbers; `sizes`: of sizes and ones; `flat`: all those for axes are ones; `given`: it is an attribute."""
 
-    segments: AxisSets
+    sets: AxisSets
     sizes: bool = False
     flat: bool = False
     given: bool = False
@@ -97,15 +99,15 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class AxisList:
-    """A list of positions in a list of the segments `target`, each of which is where the entry's own axis is."""
+    """A list of positions in a list of the sets `target`, each of which is where the entry's own axis is."""
 
-    segments: AxisSets
+    sets: AxisSets
     target: AxisSets | str
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of the axis that an attribute names (or of the axis at hand) in a list of the segments `target`."""
+    """The position of the axis that an attribute names (or of the axis at hand) in a list of the sets `target`."""
 
     axis: str
     target: AxisSets | str
@@ -122,14 +124,14 @@ class Fixed:
 class AllAxes:
     """All positions in order: `range(rank(S))`."""
 
-    segments: AxisSets
+    sets: AxisSets
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many axes there are."""
+    """A number of axes."""
 
-    segments: AxisSets
+    sets: AxisSets
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class Linear:
 class Tensor:
     """A tensor; `flat`: its axes have size 1."""
 
-    segments: AxisSets
+    sets: AxisSets
     flat: bool = False
 
 
@@ -152,11 +154,11 @@ class Truth:
 
 @dataclass
 class Spaces:
-    """Which segments are the same, and what the positions in attributes are positions in."""
+    """Equalities of sets of axes, and the lists that positions in attributes are positions in."""
 
     #: packs of as many axes, axis by axis
     same: dict[str, str] = field(default_factory=dict)
-    #: segments that a guard makes equal
+    #: sets that a guard makes equal
     equal: dict[AxisSets, AxisSets] = field(default_factory=dict)
     targets: dict[str, AxisSets] = field(default_factory=dict)
     #: whether it is followed of every list for which axes its entries are
@@ -172,10 +174,10 @@ class Spaces:
             name = self.same[name]
         return name
 
-    def normal(self, segments: AxisSets) -> AxisSets:
-        """The segments with one name for what is the same."""
+    def normal(self, sets: AxisSets) -> AxisSets:
+        """The sets with one name for what is the same."""
         out: list[AxisSet] = []
-        for each in segments:
+        for each in sets:
             out.append(self._one(each))
             while len(out) >= 3 and (whole := _whole(out[-3:])) is not None:
                 out[-3:] = whole
@@ -194,7 +196,7 @@ class Spaces:
         return segment
 
     def unify(self, one: AxisSets, other: AxisSets, equal_length: bool = False) -> AxisSets:
-        """The same segments; loose ones where nothing says that they are.
+        """The same sets; loose ones where nothing says that they are.
 
         `equal_length`: where the lists have different lengths the rule is not used, so two packs go together axis by axis.
         """
@@ -210,22 +212,22 @@ class Spaces:
         return self.normal(one)
 
     def declare_equal(self, one: AxisSets, other: AxisSets) -> None:
-        """What a guard says of two lists of positions in one list."""
+        """Note that a guard makes two lists of positions in one list equal."""
         one, other = self.normal(one), self.normal(other)
         if one != other:
             if one in self.equal.values():
                 one, other = other, one
             if one in self.equal.values() or any(_mentions(each, one) for each in other):
-                raise NotRankPolymorphic("equal lists of axes, in more than one way")
+                raise NotRankPolymorphic  # equal lists of axes, in more than one way
             self.equal[one] = other
 
-    def aim(self, value: AxisList | Place, segments: AxisSets, equal_length: bool = False) -> None:
-        """Positions are used as those in a list of these segments, and of no others."""
-        segments = self.normal(segments)
+    def aim(self, value: AxisList | Place, sets: AxisSets, equal_length: bool = False) -> None:
+        """Positions are used as those in a list of these sets, and of no others."""
+        sets = self.normal(sets)
         known = value.target
         if isinstance(known, str):
-            known = self.targets.setdefault(known, segments)
-        self.unify(known, segments, equal_length)
+            known = self.targets.setdefault(known, sets)
+        self.unify(known, sets, equal_length)
 
     def target(self, value: AxisList | Place) -> AxisSets:
         """The list that positions are in."""
@@ -235,9 +237,9 @@ class Spaces:
             return self.loosen()
         return self.normal(self.targets[value.target])
 
-    def full(self, segments: AxisSets) -> str | None:
-        """The pack of which segments have every axis once, beside places that are no axes."""
-        axes = [each for each in self.normal(segments) if not _single(each)]
+    def full(self, sets: AxisSets) -> str | None:
+        """The pack of which sets have every axis once, beside places that are no axes."""
+        axes = [each for each in self.normal(sets) if not _single(each)]
         if len(axes) != 1:
             return None
         (only,) = axes
@@ -250,16 +252,16 @@ class Spaces:
         return None
 
     def as_many(self, one: AxisSets, other: AxisSets) -> bool:
-        """Whether both have every axis of one pack, and as many other places."""
+        """Return whether both have every axis of one pack, and as many other places."""
         pack = self.full(one) if self.exact else None
         return pack is not None and self.full(other) == pack and len(self.normal(one)) == len(self.normal(other))
 
     # ---- numbers ------------------------------------------------------------------------------------------------
 
-    def axes(self, segments: AxisSets, ranks: Mapping[str, int], names: Mapping[str, Any]) -> tuple[int | None, ...]:
+    def axes(self, sets: AxisSets, ranks: Mapping[str, int], names: Mapping[str, Any]) -> tuple[int | None, ...]:
         """The positions in the pack of the axes that entries are for, in one case; None for a place that is none."""
         out: list[int | None] = []
-        for each in self.normal(segments):
+        for each in self.normal(sets):
             if isinstance(each, Pack):
                 out.extend(range(ranks[each.name]))
             elif isinstance(each, Chosen):
@@ -273,7 +275,7 @@ class Spaces:
             elif isinstance(each, Part):
                 inside, named = self.axes(each.of, ranks, names), self.axis(each.axis, ranks, names)
                 if named is None:
-                    raise NotRankPolymorphic("an attribute names what is no axis of a pack")
+                    raise NotRankPolymorphic  # an attribute names what is no axis of a pack
                 at = inside.index(named)
                 out.extend(inside[:at] if each.side < 0 else inside[at + 1 :])
             elif isinstance(each, Named):
@@ -293,18 +295,18 @@ def _single(segment: AxisSet) -> bool:
 
 
 def _whole(parts: list[AxisSet]) -> AxisSets | None:
-    """What is before an axis, one place, and what is after it, as the whole."""
+    """The whole of the axes before an axis, one place, and the axes after it."""
     before, at, after = parts
     if not (isinstance(before, Part) and isinstance(after, Part) and (isinstance(at, One) or at == Named(before.axis))):
         return None
     return before.of if (before.of, before.axis, before.side, after.side) == (after.of, after.axis, -1, 1) else None
 
 
-def _mentions(segment: AxisSet, segments: AxisSets) -> bool:
-    """Whether some segments occur in another one."""
+def _mentions(segment: AxisSet, sets: AxisSets) -> bool:
+    """Return whether some sets occur in another one."""
     inner: list[AxisSets] = []
     if isinstance(segment, Complement):
         inner = [segment.of, segment.listed]
     elif isinstance(segment, Reversed | Part):
         inner = [segment.of]
-    return any(each == segments or any(_mentions(part, segments) for part in each) for each in inner)
+    return any(each == sets or any(_mentions(part, sets) for part in each) for each in inner)

@@ -49,21 +49,21 @@ class Lists:
     #: whether a guard is looked at, of which it need not be known what it says of fewer axes
     guarding: bool
 
-    def segments(self, value: Any) -> AxisSets:
+    def sets(self, value: Any) -> AxisSets:
         if isinstance(value, Number):
             return ()
         if not isinstance(value, Entries | AxisList | AllAxes | Tensor):
-            raise NotRankPolymorphic("no list")
-        return self.spaces.normal(value.segments)
+            raise NotRankPolymorphic  # no list
+        return self.spaces.normal(value.sets)
 
     def number(self, value: Any) -> Number:
-        if isinstance(value, Tensor) and not self.segments(value):
+        if isinstance(value, Tensor) and not self.sets(value):
             return NUMBER
         if isinstance(value, Truth):
             self.spaces.loosen()
             return NUMBER
         if not isinstance(value, Number):
-            raise NotRankPolymorphic("a list, a position or a number of axes where a number is expected")
+            raise NotRankPolymorphic  # a list, a position or a number of axes where a number is expected
         return value
 
     def together(self, values: list[Any]) -> Number | Entries:
@@ -74,13 +74,13 @@ class Lists:
             return Number(folded)
         if folded:
             self.spaces.loosen()
-        segments = self.segments(lists[0])
+        sets = self.sets(lists[0])
         for other in lists[1:]:
-            segments = self.spaces.unify(segments, self.segments(other), equal_length=True)
-        return Entries(segments)
+            sets = self.spaces.unify(sets, self.sets(other), equal_length=True)
+        return Entries(sets)
 
     def f_rank(self, value: Any) -> Count:
-        return Count(self.segments(value))
+        return Count(self.sets(value))
 
     f_len = f_rank
 
@@ -95,44 +95,44 @@ class Lists:
 
     def halves(self, values: Any, count: Any) -> tuple[AxisSets, AxisSets]:
         if not isinstance(count, Count) or not isinstance(values, Entries):
-            raise NotRankPolymorphic("a list that is cut at a number")
+            raise NotRankPolymorphic  # a list that is cut at a number
         self.shown = True
-        segments, front = self.segments(values), self.spaces.normal(count.segments)
-        same = front and Loose() not in front and segments[: len(front)] == front
+        sets, front = self.sets(values), self.spaces.normal(count.sets)
+        same = front and Loose() not in front and sets[: len(front)] == front
         if not same and values.given and front and One() not in front:
             return self.spaces.loosen(), LOOSE
         if not same:
-            raise NotRankPolymorphic("a list that is cut elsewhere")
-        return front, segments[len(front) :]
+            raise NotRankPolymorphic  # a list that is cut elsewhere
+        return front, sets[len(front) :]
 
     def f_shape(self, value: Any) -> Entries:
         if not isinstance(value, Tensor):
-            raise NotRankPolymorphic("the shape of no tensor")
-        return Entries(value.segments, True, value.flat)
+            raise NotRankPolymorphic  # the shape of no tensor
+        return Entries(value.sets, True, value.flat)
 
     def f_range(self, *ends: Any) -> AllAxes | AxisList:
         self.shown = True
         if len(ends) == 1 and isinstance(ends[0], Count):
-            return AllAxes(ends[0].segments)
+            return AllAxes(ends[0].sets)
         counted = [isinstance(end, Count | Linear) for end in ends]
         if not any(counted) or not all(one or isinstance(end, Number) for one, end in zip(counted, ends, strict=True)):
-            raise NotRankPolymorphic("positions by their numbers")
+            raise NotRankPolymorphic  # positions by their numbers
         return AxisList(self.spaces.loosen(), LOOSE)
 
     def f_reversed(self, value: Any) -> Entries | AxisList:
         self.shown = True
-        turned: AxisSets = (Reversed(self.segments(value)),)
+        turned: AxisSets = (Reversed(self.sets(value)),)
         if isinstance(value, AllAxes):
-            return AxisList(turned, value.segments)
+            return AxisList(turned, value.sets)
         if isinstance(value, AxisList):
             return AxisList(turned, value.target)
         if isinstance(value, Entries):
             return Entries(turned, value.sizes)
-        raise NotRankPolymorphic("no list")
+        raise NotRankPolymorphic  # no list
 
     def f_all(self, value: Any) -> Truth:
         if not isinstance(value, Entries | Number | Truth):
-            raise NotRankPolymorphic("no list of conditions")
+            raise NotRankPolymorphic  # no list of conditions
         return Truth()
 
     def f_any(self, value: Any) -> Truth:
@@ -143,7 +143,7 @@ class Lists:
         if isinstance(value, Entries) and self.flat(value):
             return NUMBER
         if not isinstance(value, Entries) or not (value.sizes or (self.guarding and value.given)):
-            raise NotRankPolymorphic("a product of what is no size")
+            raise NotRankPolymorphic  # a product of what is no size
         self.folds = True
         return Number(folded=True)
 
@@ -151,128 +151,128 @@ class Lists:
         lists = []
         for value in values:
             if not isinstance(value, Entries):
-                raise NotRankPolymorphic("no list of sizes")
-            lists.append(Entries(self.segments(value), value.sizes, self.flat(value)))
-        longest = max(lists, key=lambda value: len(value.segments))
-        segments = longest.segments
+                raise NotRankPolymorphic  # no list of sizes
+            lists.append(Entries(self.sets(value), value.sizes, self.flat(value)))
+        longest = max(lists, key=lambda value: len(value.sets))
+        sets = longest.sets
         for value in lists:
             # shorter lists are aligned on the right
-            if value.segments and self.spaces.unify(longest.segments[-len(value.segments) :], value.segments) == LOOSE:
-                segments = LOOSE
+            if value.sets and self.spaces.unify(longest.sets[-len(value.sets) :], value.sets) == LOOSE:
+                sets = LOOSE
         return Entries(
-            self.spaces.normal(segments), all(value.sizes for value in lists), all(value.flat for value in lists)
+            self.spaces.normal(sets), all(value.sizes for value in lists), all(value.flat for value in lists)
         )
 
     def flat(self, value: Entries) -> bool:
-        """Whether the entries for axes are ones."""
+        """Return whether the entries for axes are ones."""
         return value.flat or self.fixed(value)
 
     def f_ravel(self, index: Any, shape: Any) -> Number:
         """A position among all elements, on which axes of size 1 have no influence."""
         if not isinstance(index, Entries) or not isinstance(shape, Entries):
-            raise NotRankPolymorphic("no lists")
+            raise NotRankPolymorphic  # no lists
         self.shown = True
         if not self.flat(shape):
             self.spaces.loosen()
-        self.spaces.unify(index.segments, shape.segments, equal_length=True)
+        self.spaces.unify(index.sets, shape.sets, equal_length=True)
         return NUMBER
 
     def f_unravel(self, position: Any, shape: Any) -> Entries:
         if not isinstance(shape, Entries):
-            raise NotRankPolymorphic("no list")
+            raise NotRankPolymorphic  # no list
         self.shown = True
         if not self.flat(shape):
             self.spaces.loosen()
         self.number(position)
-        return Entries(shape.segments)
+        return Entries(shape.sets)
 
     def f_fit(self, index: Any, shape: Any) -> Entries:
         if not isinstance(index, Entries) or not isinstance(shape, Entries):
-            raise NotRankPolymorphic("no lists")
-        segments = self.segments(shape)
-        if not segments:
+            raise NotRankPolymorphic  # no lists
+        sets = self.sets(shape)
+        if not sets:
             return Entries(())
-        return Entries(self.spaces.unify(self.segments(index)[-len(segments) :], segments))
+        return Entries(self.spaces.unify(self.sets(index)[-len(sets) :], sets))
 
     def f_permute(self, values: Any, by: Any) -> Entries | AxisList:
         self.shown = True
         if isinstance(by, Entries) and isinstance(values, Entries) and self.fixed(by):
             # of places that are no axes
-            return Entries(self.spaces.unify(by.segments, values.segments), values.sizes)
+            return Entries(self.spaces.unify(by.sets, values.sets), values.sizes)
         if isinstance(by, AllAxes):
-            return self.entries(values, by.segments)
+            return self.entries(values, by.sets)
         if not isinstance(by, AxisList):
-            raise NotRankPolymorphic("no permutation")
+            raise NotRankPolymorphic  # no permutation
         values = self.entries(values, None)
-        self.spaces.aim(by, self.segments(values), equal_length=True)
-        return self.like(values, by.segments)
+        self.spaces.aim(by, self.sets(values), equal_length=True)
+        return self.like(values, by.sets)
 
     def f_unpermute(self, values: Any, by: Any) -> Entries | AxisList:
         self.shown = True
         if isinstance(by, Entries):
             return self.f_permute(values, by)
         if isinstance(by, AllAxes):
-            return self.entries(values, by.segments)
+            return self.entries(values, by.sets)
         if not isinstance(by, AxisList):
-            raise NotRankPolymorphic("no permutation")
-        values = self.entries(values, by.segments)
-        self.spaces.unify(self.segments(values), by.segments, equal_length=True)
+            raise NotRankPolymorphic  # no permutation
+        values = self.entries(values, by.sets)
+        self.spaces.unify(self.sets(values), by.sets, equal_length=True)
         return self.like(values, self.spaces.target(by))
 
-    def entries(self, values: Any, segments: AxisSets | None) -> Entries | AxisList:
+    def entries(self, values: Any, sets: AxisSets | None) -> Entries | AxisList:
         """A list; that of all positions as a list of positions in itself, whichever of as many entries that is."""
         if isinstance(values, AllAxes):
-            own = values.segments
-            if segments is not None and self.spaces.as_many(own, segments):
-                own = segments
+            own = values.sets
+            if sets is not None and self.spaces.as_many(own, sets):
+                own = sets
             return AxisList(own, own)
         if not isinstance(values, Entries | AxisList):
-            raise NotRankPolymorphic("no list")
+            raise NotRankPolymorphic  # no list
         return values
 
-    def like(self, values: Entries | AxisList, segments: AxisSets) -> Entries | AxisList:
+    def like(self, values: Entries | AxisList, sets: AxisSets) -> Entries | AxisList:
         if isinstance(values, AxisList):
-            return AxisList(segments, values.target)
-        return Entries(segments, values.sizes)
+            return AxisList(sets, values.target)
+        return Entries(sets, values.sizes)
 
     def f_only(self, values: Any, by: Any) -> Entries | AxisList:
         values, by = self.picked(values, by)
-        return self.like(values, by.segments)
+        return self.like(values, by.sets)
 
     def f_without(self, values: Any, by: Any) -> Entries | AxisList:
         values, by = self.picked(values, by)
-        return self.like(values, (Complement(self.segments(values), by.segments),))
+        return self.like(values, (Complement(self.sets(values), by.sets),))
 
     def picked(self, values: Any, by: Any) -> tuple[Entries | AxisList, AxisList]:
         """A list, and positions in it."""
         self.shown = True
         values = self.entries(values, None)
-        by = self.positions(by, self.segments(values))
-        self.spaces.aim(by, self.segments(values))
+        by = self.positions(by, self.sets(values))
+        self.spaces.aim(by, self.sets(values))
         return values, by
 
-    def positions(self, by: Any, segments: AxisSets | None) -> AxisList:
+    def positions(self, by: Any, sets: AxisSets | None) -> AxisList:
         """A list of axes; of numbers that are written out it is not followed which axes these are."""
         if isinstance(by, Entries) and self.fixed(by):
             return AxisList(self.spaces.loosen(), LOOSE)
-        by = self.entries(by, segments)
+        by = self.entries(by, sets)
         if not isinstance(by, AxisList):
-            raise NotRankPolymorphic("no list of axes")
+            raise NotRankPolymorphic  # no list of axes
         return by
 
     def fixed(self, value: Entries) -> bool:
-        """Whether no entry is one for axes."""
-        return all(isinstance(each, One) for each in self.segments(value))
+        """Return whether no entry is one for axes."""
+        return all(isinstance(each, One) for each in self.sets(value))
 
     def f_merge(self, rest: Any, chosen: Any, by: Any) -> Entries:
         self.shown = True
         by = self.positions(by, None)
         if not isinstance(rest, Entries):
-            raise NotRankPolymorphic("no list")
+            raise NotRankPolymorphic  # no list
         target = self.spaces.target(by)
-        self.spaces.unify(rest.segments, (Complement(target, by.segments),))
+        self.spaces.unify(rest.sets, (Complement(target, by.sets),))
         if isinstance(chosen, Entries):
-            self.spaces.unify(chosen.segments, by.segments)
+            self.spaces.unify(chosen.sets, by.sets)
             return Entries(target, rest.sizes and chosen.sizes)
         if self.number(chosen).folded:
             self.spaces.loosen()
@@ -307,6 +307,8 @@ class Closure:
 
 @dataclass
 class AxisEnv:
+    """Kinds of the names in a rule, an operator or a function."""
+
     module: Module
     values: dict[str, Any] = field(default_factory=dict)
     #: whether this is an equation, and whether these are the names of the rule itself
@@ -333,7 +335,7 @@ class Values(Lists, ABC):
         """The kind of an expression."""
         known = getattr(self, f"_{type(expr).__name__.lower()}", None)
         if known is None:
-            raise NotRankPolymorphic(f"{type(expr).__name__}")
+            raise NotRankPolymorphic  # {type(expr).__name__}
         return known(expr, env)
 
     def _int(self, expr: t.Int, env: AxisEnv) -> Any:
@@ -355,19 +357,19 @@ class Values(Lists, ABC):
         if isinstance(value, bool) and expr.op == "not":
             return not value
         if isinstance(value, Entries) and expr.op == "-":
-            return Entries(value.segments)
+            return Entries(value.sets)
         return self.number(value)
 
     def _binary(self, expr: t.Binary, env: AxisEnv) -> Any:
         values = [self.value(side, env) for side in (expr.left, expr.right)]
         if isinstance(values[0], Count) and expr.op == "+" and isinstance(expr.right, t.Int):
             # a list of so many entries is one in front of which there are others
-            return Count((*ONE * expr.right.value, *values[0].segments))
+            return Count((*ONE * expr.right.value, *values[0].sets))
         counted = [isinstance(value, Count | Linear | Place) for value in values]
         if expr.op in {"+", "-"} and any(counted):
             if all(one or isinstance(side, t.Int) for one, side in zip(counted, (expr.left, expr.right), strict=True)):
                 return Linear()
-            raise NotRankPolymorphic("a number of axes and another number")
+            raise NotRankPolymorphic  # a number of axes and another number
         if expr.op in {"and", "or"}:
             if expr.op == "and" and any(isinstance(value, Truth) for value in values):
                 return Truth() if all(isinstance(value, Truth | Number) for value in values) else self.number(None)
@@ -379,28 +381,28 @@ class Values(Lists, ABC):
         if any(isinstance(value, Place) for value in values):
             if len(values) == 2:
                 return self.placed(expr.ops[0], values[0], values[1])
-            raise NotRankPolymorphic("positions in a chain")
+            raise NotRankPolymorphic  # positions in a chain
         values = [NUMBER if isinstance(value, bool) else value for value in values]
-        lists = [self.segments(value) for value in values if isinstance(value, Entries)]
+        lists = [self.sets(value) for value in values if isinstance(value, Entries)]
         if set(expr.ops) & {"==", "!=", "in"} and len(lists) > 1:
             alike = len(set(lists)) == 1 and Loose() not in lists[0]
             if "in" in expr.ops or not (alike or all(isinstance(one, One) for one in itertools.chain(*lists))):
-                raise NotRankPolymorphic("lists that are equal at some ranks only")
+                raise NotRankPolymorphic  # lists that are equal at some ranks only
             self.spaces.loosen()
             return NUMBER
         if "in" in expr.ops:
-            raise NotRankPolymorphic("a number among others")
+            raise NotRankPolymorphic  # a number among others
         found = self.together(values)
         return Number() if isinstance(found, Number) and not found.folded else found
 
     def placed(self, op: str, one: Any, other: Any) -> Number:
         """Positions in one list are the same, in order, or among others."""
         if not isinstance(one, Place) or (op == "in") != isinstance(other, AxisList | AllAxes):
-            raise NotRankPolymorphic("a position and a number")
+            raise NotRankPolymorphic  # a position and a number
         if isinstance(other, AllAxes):
-            raise NotRankPolymorphic("how many axes there are")
+            raise NotRankPolymorphic  # how many axes there are
         if not isinstance(other, Place | AxisList):
-            raise NotRankPolymorphic("a position and a number")
+            raise NotRankPolymorphic  # a position and a number
         self.apart = True
         if isinstance(one.target, str) and one.target not in self.spaces.targets:
             self.spaces.aim(one, self.spaces.target(other))
@@ -413,39 +415,39 @@ class Values(Lists, ABC):
             return self.value(expr.then if condition else expr.otherwise, env)
         then, otherwise = self.value(expr.then, env), self.value(expr.otherwise, env)
         if isinstance(then, Tensor) and isinstance(otherwise, Tensor) and not self.number(condition).folded:
-            return Tensor(self.spaces.unify(then.segments, otherwise.segments))
+            return Tensor(self.spaces.unify(then.sets, otherwise.sets))
         return self.together([condition, then, otherwise])
 
     def _reduction(self, expr: t.Reduction, env: AxisEnv) -> Any:
         inner = env.child()
         if not env.inside:
-            raise NotRankPolymorphic("a list that is folded")
+            raise NotRankPolymorphic  # a list that is folded
         for binder in expr.binders:
             over = binder.range if binder.range is not None else env.ranges.get(binder.name)
             if over is None:
-                raise NotRankPolymorphic("an iterator without a range")
+                raise NotRankPolymorphic  # an iterator without a range
             self.bind(binder, self.value(over, inner), inner)
         if expr.where is not None and not isinstance(where := self.value(expr.where, inner), Truth):
             self.number(where)
         return self.number(self.value(expr.body, inner))
 
     def bind(self, binder: t.Binder, over: Any, env: AxisEnv) -> AxisSets:
-        """An iterator, or one for every size of a list; the segments that it makes up."""
+        """An iterator, or one for every size of a list; the sets that it makes up."""
         if not binder.star:
             self.number(over)
             env.values[binder.name] = NUMBER
             return ONE
         if not isinstance(over, Entries):
-            raise NotRankPolymorphic("an iterator over no list of sizes")
-        env.values[binder.name] = Entries(over.segments)
-        return over.segments
+            raise NotRankPolymorphic  # an iterator over no list of sizes
+        env.values[binder.name] = Entries(over.sets)
+        return over.sets
 
     def _listexpr(self, expr: t.ListExpr, env: AxisEnv) -> Any:
         values: list[Any] = []
         for element in expr.elements:
             value = self.value(element.value if isinstance(element, t.Pack) else element, env)
             if isinstance(element, t.Pack) == isinstance(value, Number | Place | Count | Linear):
-                raise NotRankPolymorphic("a list that is spliced")
+                raise NotRankPolymorphic  # a list that is spliced
             values.append(value)
         if values and all(isinstance(value, Place | AxisList) for value in values):
             return self.listed(values)
@@ -453,7 +455,7 @@ class Values(Lists, ABC):
             if not all(
                 isinstance(value, Place | AxisList | AllAxes | Count | Linear) or value is NUMBER for value in values
             ):
-                raise NotRankPolymorphic("a list of positions and others")
+                raise NotRankPolymorphic  # a list of positions and others
             self.shown = True
             return AxisList(self.spaces.loosen(), LOOSE)
         out: list[Any] = []
@@ -463,10 +465,10 @@ class Values(Lists, ABC):
                 value if isinstance(value, Entries) else Entries(ONE, isinstance(element, t.Int) and element.value == 1)
             )
             if not isinstance(value, Entries | Number):
-                raise NotRankPolymorphic("a list of what is no number")
+                raise NotRankPolymorphic  # a list of what is no number
             if isinstance(value, Number) and value.folded:
                 self.spaces.loosen()
-            out += one.segments
+            out += one.sets
             sizes, flat = sizes and one.sizes, flat and self.flat(one)
         return Entries(tuple(out), sizes, flat)
 
@@ -478,9 +480,9 @@ class Values(Lists, ABC):
             if len(values) > 1:
                 target = self.spaces.target(values[0])
                 self.spaces.aim(value, target)
-            out += value.segments if isinstance(value, AxisList) else (Named(value.axis),)
+            out += value.sets if isinstance(value, AxisList) else (Named(value.axis),)
         if any(isinstance(value, Place) and value.axis == _HERE for value in values):
-            raise NotRankPolymorphic("a list within a list")
+            raise NotRankPolymorphic  # a list within a list
         return AxisList(tuple(out), target)
 
     def _subscript(self, expr: t.Subscript, env: AxisEnv) -> Any:
@@ -497,50 +499,50 @@ class Values(Lists, ABC):
                     continue
                 part = self.value(sub.value if isinstance(sub, t.Pack) else sub, env)
                 if isinstance(sub, t.Pack) != isinstance(part, Entries):
-                    raise NotRankPolymorphic("an index that is not understood")
-                index += part.segments if isinstance(part, Entries) else ONE
+                    raise NotRankPolymorphic  # an index that is not understood
+                index += part.sets if isinstance(part, Entries) else ONE
                 if not isinstance(part, Entries):
                     self.number(part)
-            self.spaces.unify(tuple(index), base.segments, equal_length=True)
+            self.spaces.unify(tuple(index), base.sets, equal_length=True)
             if expr.other is not None:
                 self.number(self.value(expr.other, env))
             return NUMBER
         if len(expr.subs) != 1 or expr.other is not None:
-            raise NotRankPolymorphic("a list at several positions")
+            raise NotRankPolymorphic  # a list at several positions
         at = self.value(expr.subs[0], env)
         if isinstance(at, Place) and isinstance(base, Entries | AxisList):
-            self.spaces.aim(at, base.segments)
+            self.spaces.aim(at, base.sets)
             self.apart = self.apart or isinstance(base, AxisList) or at.axis != _HERE
             return NUMBER if isinstance(base, Entries) else Place(at.axis, base.target)
-        fixed = isinstance(base, Entries) and all(isinstance(each, One) for each in base.segments)
+        fixed = isinstance(base, Entries) and all(isinstance(each, One) for each in base.sets)
         if not fixed or not isinstance(expr.subs[0], t.Int):
-            raise NotRankPolymorphic("an entry by its number")
+            raise NotRankPolymorphic  # an entry by its number
         return NUMBER
 
     def _nested(self, expr: t.Nested, env: AxisEnv) -> Any:
         scope = expr.scope
         if expr.subs is not None or expr.other is not None or not isinstance(scope, t.Traversal):
-            raise NotRankPolymorphic("a scope within an expression")
+            raise NotRankPolymorphic  # a scope within an expression
         if len(scope.places) != 1 or not isinstance(scope.places[0], t.Binder) or scope.where is not None:
-            raise NotRankPolymorphic("a scope within an expression")
+            raise NotRankPolymorphic  # a scope within an expression
         (binder,) = scope.places
         assert isinstance(binder, t.Binder)
         count = self.value(binder.range, env)
         if binder.star or not isinstance(count, Count):
-            raise NotRankPolymorphic("a list whose length is no number of axes")
+            raise NotRankPolymorphic  # a list whose length is no number of axes
         if any(isinstance(value, Place) and value.axis == _HERE for value in env.values.values()):
-            raise NotRankPolymorphic("a list within a list")
+            raise NotRankPolymorphic  # a list within a list
         self.shown = True
         inner = env.child()
-        inner.values[binder.name] = Place(_HERE, count.segments)
+        inner.values[binder.name] = Place(_HERE, count.sets)
         value = self.value(scope.body, inner)
         if isinstance(value, Place) and value.axis == _HERE:
             self.apart = True
-            return AxisList(count.segments, self.spaces.target(value))
+            return AxisList(count.sets, self.spaces.target(value))
         if self.number(value).folded:
             self.spaces.loosen()
         ones = isinstance(scope.body, t.Int) and scope.body.value == 1
-        return Entries(count.segments, ones, ones)
+        return Entries(count.sets, ones, ones)
 
     def _meant(self, expr: t.Call, env: AxisEnv) -> Any:
         """The definition that a call is of, if any."""
@@ -553,7 +555,7 @@ class Values(Lists, ABC):
         names = [output.name for output in op.syntax.outputs] if isinstance(op, OperatorDef) else []
         results = self.value(expr.call, env)
         if not isinstance(results, tuple) or len(results) != len(names) or expr.name not in names:
-            raise NotRankPolymorphic("a result without a name")
+            raise NotRankPolymorphic  # a result without a name
         return results[names.index(expr.name)]
 
     def _call(self, expr: t.Call, env: AxisEnv) -> Any:
@@ -566,7 +568,7 @@ class Values(Lists, ABC):
         found = self._meant(expr, env)
         if isinstance(found, FunctionDef):
             if expr.kwargs or expr.rest or len(expr.args) != len(found.syntax.params):
-                raise NotRankPolymorphic("a function with attributes")
+                raise NotRankPolymorphic  # a function with attributes
             args = [self.value(arg, env) for arg in expr.args]
             return self.value(
                 found.syntax.body, AxisEnv(found.module, dict(zip(found.syntax.params, args, strict=True)), env.inside)
@@ -578,16 +580,16 @@ class Values(Lists, ABC):
         if expr.function in PREDICATES:
             return NUMBER
         if expr.kwargs or expr.rest or any(isinstance(arg, t.Pack) for arg in expr.args):
-            raise NotRankPolymorphic("a function with attributes")
+            raise NotRankPolymorphic  # a function with attributes
         values = [self.value(arg, env) for arg in expr.args]
         meaning = getattr(self, f"f_{expr.function}", None)
         if meaning is not None:
             try:
                 return meaning(*values)
             except TypeError:
-                raise NotRankPolymorphic(f"`{expr.function}` of this") from None
+                raise NotRankPolymorphic from None  # `{expr.function}` of this
         if expr.function == "max" and len(values) > 1 and all(isinstance(value, Count | Linear) for value in values):
             return Linear()
         if expr.function in FUNCTIONS_1 | {"ceildiv", CONVERT} or (expr.function in {"min", "max"} and len(values) > 1):
             return self.together(values)
-        raise NotRankPolymorphic(f"`{expr.function}`")
+        raise NotRankPolymorphic  # `{expr.function}`

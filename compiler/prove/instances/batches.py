@@ -39,6 +39,7 @@ def broadcast_guards(conditions: Iterable[t.Expr]) -> Iterator[tuple[t.Call, t.E
 
 
 def guards_of(sub: SubstitutionDef) -> list[t.Expr]:
+    """The guards of the left side."""
     return [c for statement in sub.syntax.left if isinstance(statement, t.Where) for c in statement.conditions]
 
 
@@ -88,7 +89,7 @@ def _whole_pack(param: t.Param) -> str | None:
 
 
 def _only_broadcast(module: Module, uses: object, names: set[str], terms: Collection[str] = ()) -> bool:
-    """Whether tensors stand only where an operator broadcasts its operand, or in `constant(X)`."""
+    """Return whether tensors stand only where an operator broadcasts its operand, or in `constant(X)`."""
     good = 0
     for call in (node for node in walk_expr(uses) if isinstance(node, t.Call)):
         found = module.lookup(call.function)

@@ -25,7 +25,7 @@ LEVELS = ("symbolic", "steps", "attributes", "sizes")
 
 @dataclass
 class Choice:
-    """How much is unknown, what must be numbers all the same, and how far ranks go.
+    """The unknowns of instances, the numbers among them, and their highest ranks.
 
     `types`: meanings of the names of element types, `dtype` where they are not in it; `near`: the numbers that the rule and what it
     reaches name; `padded`: packs of which only the longest that a guard allows are looked at.

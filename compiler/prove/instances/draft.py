@@ -1,4 +1,4 @@
-"""What the names of a rule stand for in a case: unknown sizes, unknown or enumerated attributes, ranks, unknown functions."""
+"""Values of the names of a rule in a case: unknown sizes, unknown or enumerated attributes, ranks, unknown functions."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class Draft(Names):
             self.held.add(place)
 
     def _worth(self, place: int) -> bool:
-        """Whether a guard that had no value may have one by now."""
+        """Return whether a guard that had no value may have one by now."""
         names = self.missing.get(place)
         return not names or any(self.env.has(name) for name in names)
 
@@ -257,7 +257,7 @@ class Draft(Names):
         return tuple(self.integer(name, k, hints) for k in range(entries))
 
     def _length(self, name: str, attr: t.Attr) -> int:
-        """How many entries a list has of which nothing says it; as many as are declared, or more, where an operator is used so."""
+        """The number of entries of a list of which nothing says it; as many as are declared, or more, where an operator is used so."""
         least = attr.type.dims[0].value if attr.type.dims and isinstance(attr.type.dims[0], t.Int) else 0
         self.mixing = self.mixing or attr.type.dims is None
         most = self.choice.lists[name] = max(MOST_LISTED, least + 1)

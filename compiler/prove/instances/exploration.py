@@ -27,7 +27,6 @@ from dslc.prove.instances.choice import LEVELS, Choice, check_numbers, scope_tex
 from dslc.prove.instances.draft import Draft, early_calls, hold, names_in
 from dslc.prove.instances.instances import InstanceSet, Labels, SymbolicInstance, Uncovered
 from dslc.prove.instances.maps import by_maps
-from dslc.prove.instances.replay import replaying
 from dslc.prove.instances.smaller_ranks import naturally
 from dslc.prove.terms import signatures, term_operators, unknown_operators
 from dslc.prove.verdict import Types
@@ -183,7 +182,7 @@ def _explore(
 
 
 def _longest(choice: Choice, found: Sequence[SymbolicInstance]) -> dict[str, int]:
-    """How many entries lists of any length have at most in instances."""
+    """The largest numbers of entries in instances of lists of any length."""
     return {name: max((each.lengths.get(name, 0) for each in found), default=0) for name in choice.lists}
 
 
@@ -323,7 +322,6 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> Symb
     assumed = AssumedCase(path)
     terms = unknown_operators(sub) or {}
     known = replace(rules, operators={**rules.operators, **term_operators(sub)}, assuming=assumed)
-    known = replaying(known, rules, assumed)
     text = rule_text(sub)
     # `constant(X)`: what is shown of every tensor holds for constant ones
     guards = (c for c in text.conditions if not (isinstance(c, t.Call) and c.function == "constant"))

@@ -105,7 +105,7 @@ class InstanceSet:
 
 
 def choices_of(sub: SubstitutionDef, count: int) -> tuple[tuple[int, ...], ...]:
-    """What `count` sizes are in turn: small numbers, and those that tell a number that the rule names from others."""
+    """Values of `count` sizes, in turn: small numbers, and those that tell a number that the rule names from others."""
     far = far_sizes(replace(numbers_of(sub), reached=()), FAR)[:MOST_FAR]
     if count == 1:
         return tuple((number,) for number in (*NUMBERS, *far))

@@ -184,7 +184,7 @@ class _Scope:
         work.axes[Value(self.node)] = frozenset(axes)
 
     def inside(self, node: Scalar) -> bool:
-        """Whether an expression has to do with the axis."""
+        """Return whether an expression has to do with the axis."""
         return any(each in self.extents for each in node.free) or self.work.of_axis(node)
 
     def value(self, node: Scalar) -> Scalar:
@@ -213,7 +213,7 @@ class _Scope:
         raise NoMap
 
     def condition(self, node: Scalar) -> Scalar:
-        """What restricts positions holds at every axis: it is one arbitrary condition on positions of all of them."""
+        """Rewrite a restriction of positions, which holds at every axis: it is one arbitrary condition on positions of all of them."""
         if not self.inside(node):
             return node
         if isinstance(node, Apply) and node.name == "and":

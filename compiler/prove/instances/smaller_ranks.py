@@ -190,7 +190,7 @@ def _resized(instance: SymbolicInstance, sizes: Mapping[Scalar, Scalar]) -> Symb
 
 @dataclass
 class _Pairs:
-    """How one scope reads two axes; iterators stand with the reduction that binds them (None: an axis of the result)."""
+    """Reads of two axes in one scope; iterators stand with the reduction that binds them (None: an axis of the result)."""
 
     sizes: tuple[Scalar, Scalar]
     pairs: set[tuple[tuple[Reduce | None, Iter], tuple[Reduce | None, Iter]]] = field(default_factory=set)
@@ -199,7 +199,7 @@ class _Pairs:
 
 
 def _alike(instance: SymbolicInstance, packs: frozenset[str], at: Mapping[Value, Labels], one: int, other: int) -> bool:
-    """Whether two axes are read side by side everywhere, by iterators that nothing else depends on, and sizes only as a product."""
+    """Return whether two axes are read side by side by iterators that nothing else depends on, and sizes only as a product."""
     first, second = ({f"{pack}.{k}" for pack in packs} for k in (one, other))
     found = [size for labels in (first, second) for size in _sizes(instance, labels)]
     if len(found) != 2 or found[0] is found[1] or not all(isinstance(size, Sym) for size in found):
@@ -228,7 +228,7 @@ def _alike(instance: SymbolicInstance, packs: frozenset[str], at: Mapping[Value,
 
 
 def _paired(scope: Scope, axes: Sequence[tuple[list[int], list[int]]], sizes: tuple[Scalar, Scalar]) -> bool:
-    """Whether one scope reads two axes alike."""
+    """Return whether one scope reads two axes alike."""
     if any(len(a) != len(b) or len(a) > 1 for a, b in axes):
         return False
     found = _Pairs(sizes)

@@ -1,4 +1,4 @@
-"""What is shown over the reals and holds in other classes of element types without a proof of its own.
+"""Classes of element types to which a proof over the reals carries over.
 
 Two polynomials with integer coefficients that agree at all real numbers have the same coefficients, so they agree in every
 commutative ring: integers modulo 2^bits are one. What takes maxima, minima and comparisons alone takes integers to integers, and
@@ -26,7 +26,7 @@ _WHOLE = frozenset({"+", "*", "//", "%", "max", "min", "abs", "sign", "floor", "
 
 
 class _Made(Flag):
-    """How a value is made from the tensors whose element type is a variable."""
+    """Operations by which a value is made from the tensors whose element type is a variable."""
 
     NEITHER = 0
     RING = 1
@@ -114,7 +114,7 @@ class _Programs:
         return _Made.BOTH
 
     def _depends(self, body: Scalar, node: ScopeNode) -> bool:
-        """Whether elements of tensors of the variable types go into an expression."""
+        """Return whether elements of tensors of the variable types go into an expression."""
         return any(
             isinstance(part, Read) and self._known[node.args[part.operand].node] is not None for part in walk(body)
         )
@@ -190,7 +190,7 @@ class _Programs:
 
 
 def _whole(body: Scalar) -> bool:
-    """Whether an expression without variable types is a truth value or an integer."""
+    """Return whether an expression without variable types is a truth value or an integer."""
     if isinstance(body, Num):
         return isinstance(body.value, int)
     if isinstance(body, Iter | Sym | Read):
