@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -15,43 +16,41 @@ from dslc.ir.scalar import Number
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
+_SAME = (
+    "abs",
+    "exp",
+    "log",
+    "sqrt",
+    "tanh",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "floor",
+    "ceil",
+    "trunc",
+    "sign",
+    "isnan",
+    "isinf",
+)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": np.abs,
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "tanh": np.tanh,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "floor": np.floor,
-    "ceil": np.ceil,
+    **{name: getattr(np, name) for name in _SAME},
+    **{f"a{name}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "round": np.rint,
-    "trunc": np.trunc,
-    "sign": np.sign,
-    "isnan": np.isnan,
-    "isinf": np.isinf,
     "max": np.maximum,
     "min": np.minimum,
     "//": np.floor_divide,
     "%": np.mod,
     "erf": lambda x: np.asarray(_erf(x)).astype(np.float64),
 }
-COMPARE: dict[str, Callable[..., Any]] = {
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
@@ -157,7 +156,8 @@ class Floats:
 class Narrow(Floats):
     """Numbers of one type, in arrays of float64.
 
-    A sum is rounded once, so that it has one value in whatever order it is taken; it begins with a positive zero. Of two zeros the positive one is the larger, whichever comes first.
+    A sum is rounded once, so that it has one value in whatever order it is taken; it begins with a positive zero. Of two zeros the
+    positive one is the larger, whichever comes first.
     """
 
     def __init__(self, dtype: DType) -> None:

@@ -51,10 +51,13 @@ class Operators(Values):
     """The kinds of the results of operators. What they raise is NotRankPolymorphic, or UnknownFlag."""
 
     flags: Mapping[str, bool]
-    #: the attributes that name one axis
-    named: dict[str, None]
-    #: attributes, with the sets of the tensor along whose axes they are counted
-    counted: list[tuple[Place | AxisList | AllAxes, AxisSets]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: the attributes that name one axis
+        self.named: dict[str, None] = {}
+        #: attributes, with the sets of the tensor along whose axes they are counted
+        self.counted: list[tuple[Place | AxisList | AllAxes, AxisSets]] = []
 
     @abstractmethod
     def guard(self, condition: t.Expr, env: AxisEnv) -> None:

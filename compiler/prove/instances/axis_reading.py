@@ -117,13 +117,10 @@ class _Rule(Operators):
     """One reading of a rule."""
 
     def __init__(self, sub: SubstitutionDef, flags: Mapping[str, bool]) -> None:
+        super().__init__()
         self.sub, self.flags = sub, flags
-        self.spaces = Spaces()
-        self.named: dict[str, None] = {}
         self.needed: dict[AxisSets, None] = {}
-        self.folds = self.shown = self.apart = self.ranked = self.guarding = False
-        #: attributes, with the sets of the tensor along whose axes they are counted
-        self.counted: list[tuple[Place | AxisList | AllAxes, AxisSets]] = []
+        self.ranked = False
         terms = unknown_operators(sub)
         if terms is None:
             raise NotRankPolymorphic  # a term of which nothing is known

@@ -39,15 +39,16 @@ ONE: AxisSets = (One(),)
 class Lists:
     """Functions of lists; `f_name` is that of the language's `name`. What they raise is NotRankPolymorphic."""
 
-    spaces: Spaces
-    #: whether a product of sizes occurs
-    folds: bool
-    #: whether axes are picked, or lists for axes permuted, cut or ravelled: what that does shows at rank 2
-    shown: bool
-    #: whether it matters which position an axis has: then two of them tell more than rank 2 does
-    apart: bool
-    #: whether a guard is looked at, of which it need not be known what it says of fewer axes
-    guarding: bool
+    def __init__(self) -> None:
+        self.spaces = Spaces()
+        #: a product of sizes occurs
+        self.folds = False
+        #: axes are picked, or lists for axes permuted, cut or ravelled, which shows at rank 2
+        self.shown = False
+        #: the position of an axis matters: then two of them tell more than rank 2 does
+        self.apart = False
+        #: a guard is looked at, whose meaning for fewer axes need not be known
+        self.guarding = False
 
     def sets(self, value: Any) -> AxisSets:
         if isinstance(value, Number):

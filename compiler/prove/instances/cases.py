@@ -192,7 +192,8 @@ class AssumedCase:
             for k in possible:
                 if self.implied(conditions[k]):
                     return k
-            self.open[_any([conditions[k] for k in possible])] = None
+            alternatives = (conditions[k] for k in possible)
+            self.open[functools.reduce(lambda one, other: apply("or", one, other), alternatives)] = None
         chosen = self.path.pick(("one of", *conditions), possible)
         if not self._assume(conditions[chosen]):
             raise Mismatch("sizes that do not go together")
@@ -386,7 +387,7 @@ def _implied(facts: tuple[Scalar, ...], condition: Scalar) -> bool:
     shown: Callable[[Any, Case], bool]
     if isinstance(condition, Apply) and condition.name == "or":
         goals: Sequence[Any] = cases(condition, False)
-        shown = _excluded
+        shown = _empty
     elif len(wanted) == 1:
         goals = [*wanted[0].nonneg, *wanted[0].zero, *(-poly for poly in wanted[0].zero)]
         shown = _at_least_zero
@@ -399,10 +400,6 @@ def _implied(facts: tuple[Scalar, ...], condition: Scalar) -> bool:
     )
 
 
-def _excluded(case: Case, facts: Case) -> bool:
-    return _empty(facts, case)
-
-
 def _at_least_zero(goal: Poly, facts: Case) -> bool:
     return nonnegative(_scalar(goal), (), facts)
 
@@ -413,7 +410,7 @@ def _never(facts: tuple[Scalar, ...]) -> bool:
     return len(known) <= FEW_CASES and all(_empty(case, case) for case in known)
 
 
-def _empty(facts: Case, case: Case) -> bool:
+def _empty(case: Case, facts: Case) -> bool:
     """Return whether facts contradict a case: one of its parts is shown to fail where all else holds."""
     every = facts & case
     opposite = [-poly - 1 for poly in case.nonneg[:TRIED]]
@@ -429,13 +426,6 @@ def negated(condition: Scalar) -> Scalar:
     if isinstance(condition, Apply) and condition.name == "not":
         return condition.args[0]
     return apply("not", condition)
-
-
-def _any(conditions: list[Scalar]) -> Scalar:
-    total = conditions[0]
-    for condition in conditions[1:]:
-        total = apply("or", total, condition)
-    return total
 
 
 def _least(name: Sym) -> float:

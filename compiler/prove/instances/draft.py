@@ -17,10 +17,9 @@ from dslc.ir.scalar import apply, as_scalar, dimension, sym
 from dslc.prove.instances.batches import broadcast_guards
 from dslc.prove.instances.cases import AssumedCase, Path, Restart
 from dslc.prove.instances.choice import Choice, shifts, step
-from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import Mismatch, MismatchKind, Unbound, Undecided
-from dslc.semantics.evaluate import evaluate, truth
+from dslc.semantics.evaluate import evaluate
 from dslc.semantics.lists import plain
 from dslc.semantics.types import shape_of, solve
 from dslc.semantics.values import texts, values
@@ -121,20 +120,17 @@ class Draft(Names):
         return found
 
     def real(self, name: str, at: int | None = None) -> Any:
-        if name in self.choice.reals:
-            full = name if at is None else self.entry_name(name, at)
-            return self.among("real", full, values("float", near=self.choice.near), name)
         full = name if at is None else self.entry_name(name, at)
+        if name in self.choice.reals:
+            return self.among("real", full, values("float", near=self.choice.near), name)
         unknown = sym(full)
         self.assumed.reals[unknown] = name
         return plain(self.path.value(unknown))
 
     def entries(self) -> frozenset[str]:
         """The unknowns that are entries of lists."""
-        integers = (full for full, name in self.assumed.integers.items() if full != name)
-        return frozenset(
-            (*integers, *(str(unknown.name) for unknown, name in self.assumed.reals.items() if unknown.name != name))
-        )
+        drawn = (*self.assumed.integers.items(), *((str(one.name), name) for one, name in self.assumed.reals.items()))
+        return frozenset(full for full, name in drawn if full != name)
 
     def bind(self, name: str, value: Any) -> None:
         if isinstance(value, tuple):
@@ -164,7 +160,8 @@ class Draft(Names):
     def solve_conditions(self) -> None:
         """Binds what an equation among the guards determines, and assumes the guards that have a value by now."""
         for place, condition in enumerate(self.text.conditions):
-            if place in self.held or not self._worth(place):
+            names = self.missing.get(place)
+            if place in self.held or (names and not any(map(self.env.has, names))):
                 continue
             self._broadcasts(condition)
             try:
@@ -177,11 +174,6 @@ class Draft(Names):
                 self.missing[place] = self._unbound(condition)
                 continue
             self.held.add(place)
-
-    def _worth(self, place: int) -> bool:
-        """Return whether a guard that had no value may have one by now."""
-        names = self.missing.get(place)
-        return not names or any(self.env.has(name) for name in names)
 
     def _unbound(self, condition: t.Expr) -> tuple[str, ...]:
         """The first name without a value on each side of an equation, or in another guard; none where more is in the way."""
@@ -207,7 +199,11 @@ class Draft(Names):
             for arg, each in zip(call.args, lists, strict=True) if target in lists else ():
                 if isinstance(arg, t.Name) and arg.id in self.choice.padded and len(each) < len(target):
                     raise Mismatch("the same with leading axes of size 1 is looked at")
-                self._fits(each, target)
+                if len(each) > len(target):
+                    raise Mismatch("more axes than the shape to broadcast to")
+                for size, wanted in zip(reversed(each), reversed(target), strict=False):
+                    one = as_scalar(size)
+                    self.assumed.one_of((apply("==", one, as_scalar(wanted)), apply("==", one, as_scalar(1))))
 
     def _fitting(self, name: str) -> int | None:
         """The rank of a pack that a guard lets broadcast to a shape: shorter ones are the same, longer ones never fit."""
@@ -221,13 +217,6 @@ class Draft(Names):
                 except Unbound:
                     continue
         return None
-
-    def _fits(self, sizes: tuple[Any, ...], target: tuple[Any, ...]) -> None:
-        if len(sizes) > len(target):
-            raise Mismatch("more axes than the shape to broadcast to")
-        for size, wanted in zip(reversed(sizes), reversed(target), strict=False):
-            one, other = as_scalar(size), as_scalar(wanted)
-            self.assumed.one_of((apply("==", one, other), apply("==", one, as_scalar(1))))
 
     # ---- sizes ---------------------------------------------------------------------------------------------
 
@@ -309,12 +298,6 @@ class Draft(Names):
 def names_in(sub: SubstitutionDef) -> frozenset[str]:
     """The names that stand in a rule."""
     return frozenset(node.id for node in walk_expr(sub.syntax) if isinstance(node, t.Name))
-
-
-def hold(draft: Draft, condition: t.Expr) -> None:
-    """Assumes a guard. Raises Mismatch where it never holds in this case."""
-    if not holds(truth(draft.needing(draft.env, condition)), draft.env.rules.assuming):
-        raise Mismatch(f"`{condition.span.text}` does not hold", condition.span)
 
 
 @lru_cache(maxsize=64)

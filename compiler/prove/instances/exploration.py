@@ -24,15 +24,17 @@ from dslc.prove.instances.axis_reading import excludes_ranks, sufficient_rank
 from dslc.prove.instances.batches import batches, fitted, packs_of, padded, projects
 from dslc.prove.instances.cases import Again, AssumedCase, Path, Restart, TooMany
 from dslc.prove.instances.choice import LEVELS, Choice, check_numbers, scope_text
-from dslc.prove.instances.draft import Draft, early_calls, hold, names_in
+from dslc.prove.instances.draft import Draft, early_calls, names_in
 from dslc.prove.instances.instances import InstanceSet, Labels, SymbolicInstance, Uncovered
 from dslc.prove.instances.maps import by_maps
 from dslc.prove.instances.smaller_ranks import naturally
 from dslc.prove.terms import signatures, term_operators, unknown_operators
 from dslc.prove.verdict import Types
+from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Env, Mismatch, OperatorRef, Unbound, Undecided
+from dslc.semantics.evaluate import truth
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.values import numbers_of
 from dslc.semantics.walk import walk_expr
@@ -339,7 +341,8 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> Symb
     outputs = sub.syntax.outputs
     left = tuple(draft.side(outputs, sub.syntax.left, env).values())
     for condition in text.conditions:
-        hold(draft, condition)
+        if not holds(truth(draft.needing(env, condition)), assumed):
+            raise Mismatch(f"`{condition.span.text}` does not hold", condition.span)
     path.settle()
     expanded_left = expand(known, left)
     path.settle()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from enum import Flag
+from functools import reduce
 from math import isinf, isnan
+from operator import and_
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TypeClass
@@ -20,6 +22,7 @@ from dslc.prove.instances.instances import SymbolicInstance
 # integers that every type has, that every signed type has, and those of booleans
 _COMMON, _SIGNED, _BOOL = range(128), range(-128, 128), range(2)
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or", "not"})
+_SUMS, _EXTREMES = frozenset({"sum", "prod"}), frozenset({"max", "min"})
 _KEEPING = frozenset({"max", "min", "sign", "floor", "ceil", "round", "trunc"})
 # on integers of known sizes these give integers
 _WHOLE = frozenset({"+", "*", "//", "%", "max", "min", "abs", "sign", "floor", "ceil", "round", "trunc"})
@@ -40,67 +43,47 @@ def carried(instances: Iterable[SymbolicInstance], numbers: Collection[str] = ()
 
     `numbers`: unknown numbers that are elements of tensors of the variable type.
     """
-    out = set(TypeClass)
-    for instance in instances:
-        made = _Programs(frozenset(numbers))
-        for left, right in zip(instance.left, instance.right, strict=True):
-            if left == right:
-                continue
-            out &= made.classes((left, right))
-            if not out:
-                return frozenset()
-    return frozenset(out)
+    pairs = ((a, b) for each in instances for a, b in zip(each.left, each.right, strict=True) if a != b)
+    return frozenset(TypeClass).intersection(*(_Pair(frozenset(numbers)).classes(pair) for pair in pairs))
 
 
-class _Programs:
-    """The values of one instance."""
+class _Pair:
+    """Two values, and the operations by which they are made."""
 
     def __init__(self, elements: frozenset[str]) -> None:
         self._elements = elements
-        #: how each node is made; None where no element of a tensor of the variable types goes into it
+        #: operations of each node; None where no element of a tensor of the variable types goes into it
         self._known: dict[Node, _Made | None] = {}
         self._numbers: set[int] = set()
         self._infinite = self._arithmetic = self._compared = False
+        self._memo: dict[tuple[ScopeNode, Scalar], _Made] = {}
 
     def classes(self, pair: Sequence[Value]) -> set[TypeClass]:
-        self._known, self._numbers = {}, set()
-        self._infinite = self._arithmetic = self._compared = False
         for node in topological(value.node for value in pair):
             self._known[node] = self._node(node)
-        made = _Made.BOTH
-        for value in pair:
-            made &= self._of(self._known[value.node])
+        made = _all(self._known[value.node] for value in pair)
         out: set[TypeClass] = set()
         if _Made.RING in made:
             out |= {TypeClass.SIGNED, TypeClass.UNSIGNED}
             # nothing is computed with elements at all
             if not self._arithmetic and self._numbers <= set(_BOOL):
                 out.add(TypeClass.BOOL)
-        ordered = _Made.ORDER in made and not (self._infinite and self._compared)
-        if ordered and not self._arithmetic:
+        if _Made.ORDER in made and not (self._infinite and self._compared) and not self._arithmetic:
             pairs = ((TypeClass.SIGNED, _SIGNED), (TypeClass.UNSIGNED, _COMMON), (TypeClass.BOOL, _BOOL))
             out |= {one for one, numbers in pairs if self._numbers <= set(numbers)}
         return out
 
-    @staticmethod
-    def _of(made: _Made | None) -> _Made:
-        return _Made.BOTH if made is None else made
-
     def _node(self, node: Node) -> _Made | None:
-        if isinstance(node, Input):
-            return _Made.BOTH if Value(node).type.dtype.is_float else None
-        if isinstance(node, Constant):
+        if isinstance(node, Input | Constant):
             if not Value(node).type.dtype.is_float:
                 return None
-            number = number_of(Value(node))
+            number = number_of(Value(node)) if isinstance(node, Constant) else True
             return _Made.NEITHER if number is None else self._number(number)
-        if isinstance(node, ScopeNode):
-            if any(isinstance(extent, Scalar) and self._depends(extent, node) for extent in node.scope.extents):
-                return _Made.NEITHER
-            if not node.scope.dtype.is_float and not self._depends(node.scope.body, node):
-                return None
-            return self._scalar(node.scope.body, node, {})
-        return _Made.NEITHER
+        if not isinstance(node, ScopeNode) or self._any_depends(node.scope.extents, node):
+            return _Made.NEITHER
+        if not node.scope.dtype.is_float and not self._any_depends((node.scope.body,), node):
+            return None
+        return self._scalar(node.scope.body, node)
 
     def _number(self, value: Number) -> _Made:
         if isinstance(value, bool):
@@ -113,69 +96,41 @@ class _Programs:
         self._numbers.add(int(value))
         return _Made.BOTH
 
-    def _depends(self, body: Scalar, node: ScopeNode) -> bool:
-        """Return whether elements of tensors of the variable types go into an expression."""
-        return any(
-            isinstance(part, Read) and self._known[node.args[part.operand].node] is not None for part in walk(body)
-        )
+    def _any_depends(self, roots: Iterable[Scalar | int | None], node: ScopeNode) -> bool:
+        """Return whether elements of tensors of the variable types go into some of several expressions."""
+        parts = (part for root in roots if isinstance(root, Scalar) for part in walk(root))
+        return any(isinstance(part, Read) and self._known[node.args[part.operand].node] is not None for part in parts)
 
-    def _scalar(self, body: Scalar, node: ScopeNode, memo: dict[Scalar, _Made]) -> _Made:
-        found = memo.get(body)
-        if found is None:
-            found = memo[body] = self._computed(body, node, memo)
-        return found
+    def _scalar(self, body: Scalar, node: ScopeNode) -> _Made:
+        if (node, body) not in self._memo:
+            self._memo[node, body] = self._computed(body, node)
+        return self._memo[node, body]
 
-    def _computed(self, body: Scalar, node: ScopeNode, memo: dict[Scalar, _Made]) -> _Made:
-        if not self._depends(body, node):
+    def _computed(self, body: Scalar, node: ScopeNode) -> _Made:
+        if not self._any_depends((body,), node):
             return self._plain(body)
-        if isinstance(body, Read):
-            if any(self._depends(index, node) for index in body.index):
-                return _Made.NEITHER
-            made = self._of(self._known[node.args[body.operand].node])
-            return made if body.other is None else made & self._scalar(body.other, node, memo)
-        if isinstance(body, Reduce):
-            if any(self._depends(extent, node) for extent in body.extents):
-                return _Made.NEITHER
-            if body.where is not None and self._depends(body.where, node):
-                return _Made.NEITHER
-            inner = self._scalar(body.body, node, memo)
-            return inner & self._reduction(body.kind)
-        if not isinstance(body, Apply):
-            return _Made.NEITHER
-        parts = [self._scalar(arg, node, memo) for arg in body.args]
-        made = _Made.BOTH
-        for part in parts:
-            made &= part
-        if body.name in {"+", "*"}:
-            self._arithmetic = True
-            return made & _Made.RING
-        if body.name == "^":
-            exponent = body.args[1]
-            self._arithmetic = True
-            whole = isinstance(exponent, Num) and isinstance(exponent.value, int) and exponent.value >= 0
-            return made & _Made.RING if whole else _Made.NEITHER
-        if body.name == "select":
-            if self._depends(body.args[0], node):
-                self._compared = True
-                return made & _Made.ORDER
-            return self._scalar(body.args[1], node, memo) & self._scalar(body.args[2], node, memo)
-        if body.name in _COMPARISONS:
-            self._compared = True
-            return made & _Made.ORDER
-        if body.name in _KEEPING:
-            self._compared = self._compared or body.name not in {"max", "min"}
-            return made & _Made.ORDER
-        return _Made.NEITHER
-
-    def _reduction(self, kind: str) -> _Made:
-        if kind in {"sum", "prod"}:
-            self._arithmetic = True
-            return _Made.RING
-        if kind in {"max", "min"}:
-            self._infinite = True  # of no elements
-            return _Made.ORDER
-        self._compared = True
-        return _Made.ORDER
+        made = _Made.NEITHER
+        if isinstance(body, Read) and not self._any_depends(body.index, node):
+            made = _all((self._known[node.args[body.operand].node],))
+            made &= _Made.BOTH if body.other is None else self._scalar(body.other, node)
+        elif isinstance(body, Reduce) and not self._any_depends((*body.extents, body.where), node):
+            self._arithmetic |= body.kind in _SUMS
+            self._infinite |= body.kind in _EXTREMES  # of no elements
+            self._compared |= body.kind not in _SUMS | _EXTREMES
+            made = self._scalar(body.body, node) & (_Made.RING if body.kind in _SUMS else _Made.ORDER)
+        elif isinstance(body, Apply):
+            name, parts = body.name, [self._scalar(arg, node) for arg in body.args]
+            if name == "select" and not self._any_depends(body.args[:1], node):
+                return parts[1] & parts[2]
+            if name in {"+", "*", "^"}:
+                self._arithmetic = True
+                power = body.args[1]
+                whole = isinstance(power, Num) and isinstance(power.value, int) and power.value >= 0
+                made = _all(parts) & (_Made.RING if name != "^" or whole else _Made.NEITHER)
+            elif name in _COMPARISONS | _KEEPING | {"select"}:
+                self._compared |= name not in _EXTREMES
+                made = _all(parts) & _Made.ORDER
+        return made
 
     def _plain(self, body: Scalar) -> _Made:
         """An expression of numbers, sizes, positions and tensors of other types."""
@@ -187,6 +142,11 @@ class _Programs:
             return _Made.NEITHER
         # how large it may be is not known
         return _Made.BOTH if isinstance(body, Read) or not _numeric(body) else _Made.RING
+
+
+def _all(made: Iterable[_Made | None]) -> _Made:
+    """Operations that are all of several kinds, where there are some."""
+    return reduce(and_, (each for each in made if each is not None), _Made.BOTH)
 
 
 def _whole(body: Scalar) -> bool:
