@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array, Redraw, fraction_of, fractions
+from dslc.interpret.domain import Array, Domain, Redraw, fraction_of, fractions
 from dslc.interpret.floats import COMPARE
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
@@ -142,12 +142,11 @@ def _each(function: Callable[..., Any], *args: Array) -> Array:
     return out
 
 
-class Exact:
+class Exact(Domain):
     """Arrays of Fractions or sympy expressions."""
 
     name = "exact"
     dtype: np.dtype[Any] = np.dtype(object)
-    absent: int | None = None
 
     def number(self, value: Number) -> Array:
         out = np.empty((), dtype=object)
@@ -166,9 +165,6 @@ class Exact:
             out[infinite] = array[infinite].astype(np.float64).tolist()
             return out
         return _each(lambda item: _number(_symbolic(item)) if not _plain(item) else Fraction(item), array)
-
-    def decode(self, array: Array, dtype: DType, final: bool) -> Array:
-        return array
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return fractions(rng.integers(-9, 10, shape)) / fractions(rng.integers(1, 5, shape))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array, Redraw, fraction_of
+from dslc.interpret.domain import Array, Domain, Redraw, fraction_of
 from dslc.interpret.floats import COMPARE
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
@@ -75,12 +75,11 @@ def mixed(x: Array) -> Array:
     return np.asarray(x ^ (x >> np.uint64(31)))
 
 
-class Field:
+class Field(Domain):
     """Integers modulo 2^31 - 1 as int64. Two domains of one seed agree."""
 
     name = "field"
     dtype: np.dtype[Any] = np.dtype(np.int64)
-    absent: int | None = None
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -116,9 +115,6 @@ class Field:
         text = self.number if array.size <= NAMED else lambda item: residue(fraction_of(item))
         flat = [int(text(float(str(item)))) if np.isfinite(item) else _infinite(item) for item in array.reshape(-1)]
         return np.array(flat, dtype=np.int64).reshape(array.shape)
-
-    def decode(self, array: Array, dtype: DType, final: bool) -> Array:
-        return array
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.integers(0, P, shape, dtype=np.int64)
@@ -196,9 +192,6 @@ class Field:
         if name in {"==", "!="}:
             return np.asarray(COMPARE[name](a, b))
         return np.asarray(COMPARE[name](self._keys(a), self._keys(b)))
-
-    def select(self, condition: Array, a: Array, b: Array) -> Array:
-        return np.where(condition, a, b)
 
     def power(self, a: Array, exponent: Array, integer: bool) -> Array:
         if integer:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import INT_MAX, Array, Redraw
+from dslc.interpret.domain import INT_MAX, Array, Domain, Redraw
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
@@ -54,7 +54,7 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-class Floats:
+class Floats(Domain):
     """float64. With `rounded` the results of a run have the declared element types, else they stay float64.
 
     Without it numbers stand for real ones: a conversion to a narrower type is defined only where they are numbers of their type.
@@ -108,9 +108,6 @@ class Floats:
 
     def compare(self, name: str, a: Array, b: Array) -> Array:
         return np.asarray(COMPARE[name](a, b))
-
-    def select(self, condition: Array, a: Array, b: Array) -> Array:
-        return np.where(condition, a, b)
 
     def power(self, a: Array, exponent: Array, integer: bool) -> Array:
         if integer and exponent.ndim == 0 and exponent == 2:
