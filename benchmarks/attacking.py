@@ -12,14 +12,12 @@ import numpy as np
 
 from dslc.analysis.counts import known_flops
 from dslc.errors import DslcError
+from dslc.interpret.adversary import smaller_elements, smallest
 from dslc.interpret.differ import Difference, PairOfLists, Way, feeds_of, pair_of
 from dslc.interpret.draws import MANNERS, Manner, adversarial
 from dslc.interpret.floats import Floats
-from dslc.interpret.instantiate import Instance, Rejected, instantiate, show
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, show, term_options
 from dslc.interpret.run import InterpretError
-from dslc.interpret.shrink import smaller_elements
-from dslc.interpret.smallest import smallest
-from dslc.interpret.terms import term_options
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Call, Graph, Node, Value, rebuild, with_args
 from dslc.match import CompiledRule, GraphIndex, apply_match, compile_directions, find_matches

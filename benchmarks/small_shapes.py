@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks.polynomials import Polynomials
 from dslc.errors import DslcError
 from dslc.interpret.domain import Redraw
+from dslc.interpret.draft import NamePlace, bind_definitions, rule_text
 from dslc.interpret.field import Field, P
-from dslc.interpret.instantiate import bind_definitions, show
-from dslc.interpret.rule_text import NamePlace, rule_text
+from dslc.interpret.instantiate import show
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Value, input_value

@@ -12,8 +12,7 @@ from onnx import ModelProto
 
 from dslc.checking.rule_tests import fired_graphs
 from dslc.errors import DslcError
-from dslc.interpret.instantiate import Rejected, instantiate
-from dslc.interpret.terms import term_choices
+from dslc.interpret.instantiate import Rejected, instantiate, term_choices
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph, Value
 from dslc.match import CompiledRule, GraphIndex, find_matches

@@ -7,19 +7,20 @@ are none, and what may be rounding is looked at over the fractions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from fractions import Fraction
+from typing import Any, TypeVar
 
 import numpy as np
 
-from dslc.interpret.differ import Difference, PairOfLists, feeds_of, pair_of
-from dslc.interpret.draws import MANNERS, adversarial
-from dslc.interpret.instantiate import Instance, Rejected, instantiate
-from dslc.interpret.smallest import elements_of
-from dslc.interpret.terms import term_options
+from dslc.interpret.differ import Difference, PairOfLists, Way, feeds_of, pair_of, shown_feeds
+from dslc.interpret.draws import MANNERS, InstanceDraws, Manner, adversarial
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_options
 from dslc.ir.dtype import DType
+from dslc.ir.graph import Value
 from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.env import AttrSet, OperatorRef
 from dslc.semantics.library import Rules
 from dslc.semantics.values import numbers_of
 
@@ -33,21 +34,17 @@ CLEAR = 1e-3  #: share by which numbers differ by more than what floats round
 
 @dataclass(frozen=True, slots=True)
 class WrongInstance:
-    """An instance, and the first element (or type) in which its sides differ."""
+    """An instance, and the first element (or type) in which its sides differ, on inputs of some manner."""
 
     instance: Instance
     difference: Difference
+    manner: Manner = "small"
 
     def __str__(self) -> str:
         one = self.difference
-        lines = [str(self.instance)]
-        for value, array in one.feeds.items():
-            if np.size(array) <= 16:
-                lines.append(
-                    f"{getattr(value.node, 'name', '?')} = {np.array2string(np.asarray(array), separator=', ')}"
-                )
         place = f"{tuple(self.instance.left)[one.output]}{list(one.position)}" if one.way == "values" else "it"
-        return "\n".join((*lines, f"{place} is {one.left} on the left, {one.right} on the right"))
+        last = f"{place} is {one.left} on the left, {one.right} on the right"
+        return "\n".join((str(self.instance), *shown_feeds(one.feeds), last))
 
 
 def differing(
@@ -80,9 +77,7 @@ def differing(
         mistyped = _types(instance)
         if mistyped is not None:
             return WrongInstance(instance, mistyped)
-        pair = pair_of(
-            rules, instance.inputs, tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left)
-        )
+        pair = pair_of(rules, instance.inputs, *instance.sides)
         if pair is None or pair.left == pair.right:
             # the same program tells little
             found += 0.25
@@ -98,15 +93,15 @@ def differing(
 
 
 def _types(instance: Instance) -> Difference | None:
-    for k, (name, left) in enumerate(instance.left.items()):
-        right = instance.right[name]
+    """The first output that has another type on the right side."""
+    for k, (left, right) in enumerate(zip(*instance.sides, strict=True)):
         if left.type != right.type:
             return Difference("types", k, (), str(left.type), str(right.type), {})
     return None
 
 
 def _certain(pair: PairOfLists, one: Difference) -> bool:
-    """Whether a difference is none of rounding: it is there over the fractions too, or large where these cannot tell."""
+    """Return whether a difference is none of rounding: it is there over the fractions too, or large where these cannot tell."""
     if not pair.left[one.output].type.dtype.is_float:
         return True
     exact = pair.exactly(one.feeds, one.output, one.position)
@@ -114,3 +109,209 @@ def _certain(pair: PairOfLists, one: Difference) -> bool:
         return exact
     x, y = float(one.left), float(one.right)
     return abs(x - y) > CLEAR * max(abs(x), abs(y))
+
+
+RANDOM = 40  #: random small instances that are tried before the steps from the one at hand
+
+TINY = InstanceDraws(sizes=(1, 1, 2), ranks=(0, 1, 2), entries=(-1, 0, 1, 2))
+
+
+def smallest(
+    rules: Rules, sub: SubstitutionDef, instance: Instance, way: Way | None = None, tries: int = 80
+) -> WrongInstance | None:
+    """A small instance that differs as `instance` does (in `way`, where that is known), of the same element types and terms.
+
+    None where the interpreter's numbers show no difference here. `tries`: instances that are looked at; every run finds the same.
+    """
+    rng = np.random.default_rng(0)
+    terms = {
+        name: rules.operators[value.name] for name, value in instance.drawn.items() if isinstance(value, OperatorRef)
+    }
+    found = _looked(rules, instance, way, rng, MANNERS)
+    if found is None:
+        return None
+    way, manner = found.difference.way, found.manner
+
+    def again(names: Mapping[str, Any], draws: InstanceDraws = TINY) -> WrongInstance | None:
+        try:
+            other = instantiate(rules, sub, rng, terms, (DType.F32,), draws=replace(draws, fixed=names))
+        except (Rejected, ArithmeticError, TypeError):
+            return None
+        return _looked(rules, other, way, rng, (manner,))
+
+    types = {name: value for name, value in instance.drawn.items() if isinstance(value, DType)}
+    for _ in range(min(RANDOM, tries)):
+        other = again(types)
+        if other is not None and _size(other.instance) < _size(found.instance):
+            found = other
+    found = smaller_names(found, lambda one: one.instance.drawn, again, tries)
+    return _small_inputs(rules, found)
+
+
+def _looked(
+    rules: Rules, instance: Instance, way: Way | None, rng: np.random.Generator, manners: Sequence[Manner]
+) -> WrongInstance | None:
+    """The instance with its first difference, on inputs of some manners."""
+    if elements_of(instance) > ELEMENTS:
+        return None
+    mistyped = _types(instance)
+    if mistyped is not None:
+        return WrongInstance(instance, mistyped) if way in {None, "types"} else None
+    pair = pair_of(rules, instance.inputs, *instance.sides)
+    if pair is None or pair.left == pair.right:
+        return None
+    for manner in manners:
+        difference = pair.difference(feeds_of(pair, manner, rng))
+        if difference is not None and way in {None, difference.way}:
+            return WrongInstance(instance, difference, manner)
+    return None
+
+
+def _small_inputs(rules: Rules, found: WrongInstance) -> WrongInstance:
+    if found.difference.way == "types":
+        return found
+    instance = found.instance
+    pair = pair_of(rules, instance.inputs, *instance.sides)
+    assert pair is not None
+
+    def wrong(feeds: Mapping[Value, Any]) -> bool:
+        difference = pair.difference(feeds)
+        return difference is not None and difference.way == found.difference.way
+
+    feeds = smaller_elements(found.difference.feeds, wrong)
+    return WrongInstance(instance, pair.difference(feeds) or found.difference)
+
+
+def elements_of(instance: Instance) -> int:
+    """Elements of all inputs and results."""
+    values = (*instance.inputs, *instance.left.values(), *instance.right.values())
+    return sum(int(str(value.type.elements)) for value in values)
+
+
+def _size(instance: Instance) -> int:
+    return elements_of(instance) + sum(measure(value) for value in instance.drawn.values())
+
+
+Found = TypeVar("Found")
+
+
+NEGATIVE = 5  #: how much harder to read a negative number is
+EVERY = 13  #: size up to which every size is tried
+
+
+def smaller_names(
+    found: Found,
+    names: Callable[[Found], Mapping[str, Any]],
+    again: Callable[[Mapping[str, Any]], Found | None],
+    tries: int = 200,
+) -> Found:
+    """The same difference with smaller names: `again` looks for it where some names are given, and has it or None.
+
+    `tries`: how often it looks, at most, so that every run finds the same.
+    """
+    changed = True
+    while changed:
+        changed = False
+        for name, value in dict(names(found)).items():
+            for other in smaller(value):
+                if measure(other) >= measure(names(found).get(name)):
+                    continue
+                if tries <= 0:
+                    return found
+                tries -= 1
+                new = again({**names(found), name: other})
+                if new is not None and _total(names(new)) < _total(names(found)):
+                    found, changed = new, True
+                    break
+    return found
+
+
+def smaller_elements(
+    feeds: Mapping[Value, Any], wrong: Callable[[Mapping[Value, Any]], bool], tries: int = 400
+) -> Mapping[Value, Any]:
+    """Inputs for which the sides still differ, with as many zeros, then ones and other small numbers as `tries` find."""
+    feeds = dict(feeds)
+    for value in feeds:
+        zeros = np.zeros_like(feeds[value])
+        if feeds[value].any() and wrong({**feeds, value: zeros}):
+            feeds[value] = zeros
+    for value, array in list(feeds.items()):
+        for at in np.ndindex(array.shape):
+            for other in _elements(feeds[value][at]):
+                if tries <= 0:
+                    return feeds
+                tries -= 1
+                new = feeds[value].copy()
+                new[at] = other
+                if wrong({**feeds, value: new}):
+                    feeds[value] = new
+                    break
+    return feeds
+
+
+def _elements(item: Any) -> Iterator[Any]:
+    """Simpler numbers of the same type, the simplest first."""
+    if item.dtype.kind == "b":
+        if item:
+            yield item.dtype.type(False)
+        return
+    whole = item.dtype.kind in "iu" or float(item) == np.round(float(item))
+    for other in (0, 1, -1, 2, 3, 5):
+        fits = other >= 0 or item.dtype.kind != "u"
+        if fits and (not whole or abs(other) < abs(int(item)) or other == -int(item) > 0):
+            yield item.dtype.type(other)
+    if not whole and abs(float(item)) < 1e6:
+        yield item.dtype.type(round(float(item)))
+
+
+def smaller(value: Any) -> Iterator[Any]:
+    """Smaller values of a name, the smallest first."""
+    if isinstance(value, bool):
+        if value:
+            yield False
+    elif isinstance(value, int):
+        for other in (
+            0,
+            1,
+            -1,
+            2,
+            -2,
+            value // 2,
+            *range(3, min(value, EVERY)),
+            value - 1 if value > 0 else value + 1,
+        ):
+            if measure(other) < measure(value):
+                yield other
+    elif isinstance(value, Fraction):
+        for fraction in (*map(Fraction, (0, 1, -1, 2, -2, round(value))), Fraction(1, 2), Fraction(-1, 2)):
+            if measure(fraction) < measure(value):
+                yield fraction
+    elif isinstance(value, tuple):
+        for k in range(len(value)):
+            yield (*value[:k], *value[k + 1 :])
+        for k, item in enumerate(value):
+            for other in smaller(item):
+                yield (*value[:k], other, *value[k + 1 :])
+    elif isinstance(value, AttrSet):
+        for name, item in value.values.items():
+            for other in smaller(item):
+                yield AttrSet({**value.values, name: other})
+
+
+def measure(value: Any) -> int:
+    """The size of a value to a reader."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        return 2 * abs(value) + NEGATIVE * (value < 0)
+    if isinstance(value, Fraction):
+        return 2 * abs(value.numerator) + NEGATIVE * (value < 0) + 4 * (value.denominator - 1)
+    if isinstance(value, tuple):
+        return sum(2 + measure(item) for item in value)
+    if isinstance(value, AttrSet):
+        return sum(measure(item) for item in value.values.values())
+    return 0
+
+
+def _total(names: Mapping[str, Any]) -> int:
+    return sum(measure(value) for value in names.values())

@@ -6,11 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from dslc.interpret.domain import INT_MAX, INT_MIN, KINDS, Array, Domain, Kind, fractions
+from dslc.ir.constants import NUMPY
+from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Iter
 
 _NAME = re.compile(r"(\D*)(\d*)\.?(\d*)")
@@ -37,6 +40,14 @@ class Arr:
         return int(self.data.shape[self.axes.index(axis)])
 
 
+@dataclass(frozen=True, slots=True)
+class ReadOperand:
+    """A tensor that a scope reads."""
+
+    data: Array
+    kind: Kind
+
+
 def normal(data: Any, kind: Kind, domain: Domain) -> Array:
     """The result of a numpy function as an array again: rank-0 results of ufuncs are scalars."""
     if kind == "rat" or (kind == "val" and domain.dtype == object):
@@ -51,6 +62,7 @@ def normal(data: Any, kind: Kind, domain: Domain) -> Array:
 
 
 def order(axes: Sequence[Iter] | set[Iter] | frozenset[Iter]) -> tuple[Iter, ...]:
+    """The axes in the order of `rank_of`."""
     return tuple(sorted(axes, key=rank_of))
 
 
@@ -68,6 +80,7 @@ def align(arrs: Sequence[Arr]) -> tuple[tuple[Iter, ...], list[Array]]:
 
 
 def joint_kind(arrs: Sequence[Arr]) -> Kind:
+    """The first kind that holds all of several."""
     return max((arr.kind for arr in arrs), key=KINDS.index)
 
 
@@ -96,7 +109,148 @@ def lift(arr: Arr, kind: Kind, domain: Domain) -> Arr:
 
 
 def same_kind(arrs: Sequence[Arr], domain: Domain, at_least: Kind = "inf") -> tuple[Kind, list[Arr]]:
+    """Arrays as their joint kind, or a later one."""
     kind = joint_kind(arrs)
     if KINDS.index(kind) < KINDS.index(at_least):
         kind = at_least
     return kind, [lift(arr, kind, domain) for arr in arrs]
+
+
+def wrapped(data: Array, dtype: DType) -> Array:
+    """Integers modulo 2^bits of their type, as int64, or as Python's integers where those are too narrow."""
+    low, high = integer_range(dtype)
+    if data.size == 0 or (data.dtype != object and int(data.min()) >= low and int(data.max()) <= high):
+        return data
+    if data.dtype == object:
+        span = 1 << dtype.bytes * 8
+        flat = [(int(item) - low) % span + low for item in data.reshape(-1)]
+        narrow = all(item <= INT_MAX for item in flat)
+        out = np.empty(len(flat), dtype=np.int64 if narrow else object)
+        out[:] = flat
+        return out.reshape(data.shape)
+    if dtype is DType.U64:
+        return data.astype(np.uint64).astype(object)
+    return data.astype(NUMPY[dtype]).astype(np.int64)
+
+
+def encode(array: Any, dtype: DType, domain: Domain) -> ReadOperand:
+    """A numpy array as an operand of the given element type."""
+    data = np.asarray(array)
+    if dtype is DType.BOOL:
+        return ReadOperand(data.astype(bool), "bool")
+    if dtype.is_float:
+        return ReadOperand(domain.encode(data, dtype), "val")
+    if data.dtype == np.uint64 and data.size and int(data.max()) > INT_MAX:
+        return ReadOperand(data.astype(object), "int")
+    return ReadOperand(data.astype(np.int64) if data.dtype != object else data, "int")
+
+
+def decode(operand: ReadOperand, dtype: DType, domain: Domain, final: bool) -> Array:
+    """The inverse of `encode`: element types are the declared ones where the domain has them."""
+    if operand.kind == "val":
+        return domain.decode(operand.data, dtype, final)
+    if operand.kind == "bool":
+        return operand.data
+    data = wrapped(operand.data, dtype)
+    return data.astype(NUMPY[dtype]) if final else data
+
+
+def multiply(factors: Sequence[Arr], domain: Domain) -> Arr:
+    """The product of arrays of one kind, small ones first."""
+    ordered = sorted(factors, key=lambda arr: len(arr.axes))
+    out = ordered[0]
+    for factor in ordered[1:]:
+        axes, (a, b) = align((out, factor))
+        data = domain.mul(a, b) if out.kind == "val" else normal(a * b, out.kind, domain)
+        out = Arr(data, axes, out.kind)
+    return out
+
+
+def sum_over(arr: Arr, axes: Sequence[Iter], domain: Domain) -> Arr:
+    """The sum over some axes."""
+    if not axes:
+        return arr
+    positions = tuple(arr.axes.index(axis) for axis in axes)
+    kept = tuple(axis for axis in arr.axes if axis not in axes)
+    if arr.kind == "val":
+        return Arr(domain.total(arr.data, positions), kept, "val")
+    if arr.kind == "rat" and arr.data.size == 0:
+        shape = tuple(arr.size(axis) for axis in kept)
+        return lift(Arr(np.zeros(shape, dtype=np.int64), kept, "int"), "rat", domain)
+    return Arr(normal(arr.data.sum(axis=positions), arr.kind, domain), kept, arr.kind)
+
+
+def contract(factors: Sequence[Arr], sizes: dict[Iter, int], domain: Domain) -> Arr:
+    """The product of the factors (of one kind: int, rat or val), summed over the iterators in `sizes`."""
+    missing = prod(size for axis, size in sizes.items() if not any(axis in factor.axes for factor in factors))
+    summed = {axis for axis in sizes if any(axis in factor.axes for factor in factors)}
+    parts = list(factors)
+    while True:
+        for k, part in enumerate(parts):
+            alone = [
+                a
+                for a in part.axes
+                if a in summed and not any(a in other.axes for j, other in enumerate(parts) if j != k)
+            ]
+            parts[k] = sum_over(part, alone, domain)
+            summed -= set(alone)
+        if len(parts) == 1:
+            break
+        i, j = _cheapest(parts, summed)
+        joined = _pair(parts[i], parts[j], _vanishing(parts, i, j, summed), domain)
+        parts = [part for k, part in enumerate(parts) if k not in (i, j)] + [joined]
+        summed = {axis for axis in summed if any(axis in part.axes for part in parts)}
+    out = parts[0]
+    if missing != 1:
+        times = lift(Arr(np.asarray(missing), (), "int"), out.kind, domain)
+        out = multiply((times, out), domain)
+    return out
+
+
+def _vanishing(parts: list[Arr], i: int, j: int, summed: set[Iter]) -> set[Iter]:
+    others = {axis for k, part in enumerate(parts) if k not in (i, j) for axis in part.axes}
+    return (set(parts[i].axes) | set(parts[j].axes)) & summed - others
+
+
+def _cheapest(parts: list[Arr], summed: set[Iter]) -> tuple[int, int]:
+    """The pair whose product is smallest."""
+    best: tuple[int, int, int] | None = None
+    for j in range(len(parts)):
+        for i in range(j):
+            sizes = {axis: part.size(axis) for part in (parts[i], parts[j]) for axis in part.axes}
+            gone = _vanishing(parts, i, j, summed)
+            size = prod(size for axis, size in sizes.items() if axis not in gone)
+            if best is None or size < best[0]:
+                best = (size, i, j)
+    assert best is not None
+    return best[1], best[2]
+
+
+def _pair(a: Arr, b: Arr, gone: set[Iter], domain: Domain) -> Arr:
+    shared = gone & set(a.axes) & set(b.axes)
+    if not shared or (a.kind != "val" and domain.dtype == object) or a.kind == "rat":
+        product = multiply((a, b), domain)
+        return sum_over(product, [axis for axis in product.axes if axis in gone], domain)
+    batch = order((set(a.axes) & set(b.axes)) - shared)
+    left = order(set(a.axes) - set(b.axes))
+    right = order(set(b.axes) - set(a.axes))
+    inner = order(shared)
+    x = _matrix(a, batch, left, inner)
+    y = _matrix(b, batch, inner, right)
+    # a single batch dimension of size 1 keeps numpy on its fast path
+    out = domain.matmul(x, y) if a.kind == "val" else np.matmul(x, y)
+    sizes = {axis: part.size(axis) for part in (a, b) for axis in part.axes}
+    named = (*batch, *left, *right)
+    out = out.reshape(tuple(sizes[axis] for axis in named))
+    axes = order(named)
+    return Arr(out.transpose(tuple(named.index(axis) for axis in axes)), axes, a.kind)
+
+
+def _matrix(arr: Arr, *groups: tuple[Iter, ...]) -> Array:
+    """The axes in three groups, each merged into one."""
+    wanted = tuple(axis for group in groups for axis in group)
+    moved = arr.data.transpose(tuple(arr.axes.index(axis) for axis in wanted))
+    shape = tuple(prod(arr.size(axis) for axis in group) for group in groups)
+    if not groups[0]:
+        return moved.reshape(shape[1:])
+    return moved.reshape(shape)

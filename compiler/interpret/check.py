@@ -15,8 +15,7 @@ from dslc.inspection.lowerings import check_lowering
 from dslc.inspection.samples import sample
 from dslc.inspection.vacuity import Vacuous, vacuous_operator, vacuous_rule
 from dslc.interpret.draws import type_in_turn
-from dslc.interpret.instantiate import Instance, Rejected, instantiate
-from dslc.interpret.terms import term_choices
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
 from dslc.semantics.check import check
 from dslc.semantics.definitions import Module, OperatorDef, Remember, SubstitutionDef, afresh
 from dslc.semantics.env import EvalError, Mismatch
@@ -132,7 +131,7 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
 
 
 def _inside(finding: Diagnostic, sub: SubstitutionDef) -> bool:
-    """Whether a finding is about the text of a rule itself."""
+    """Return whether a finding is about the text of a rule itself."""
     span, whole = finding.span, sub.syntax.span
     end = max(statement.span.end for statement in (*sub.syntax.left, *sub.syntax.right))
     return span is not None and span.source is whole.source and whole.start <= span.start < end
@@ -172,6 +171,6 @@ def _differ(sub: SubstitutionDef, instance: Instance) -> Diagnostic | None:
 
 
 def _bind(side: tuple[t.GraphStatement, ...], name: str | None) -> Span | None:
-    """Where a side binds an output; the last binding for None."""
+    """The place where a side binds an output; the last binding for None."""
     binds = [s for s in side if isinstance(s, t.Bind) and (name is None or name in s.names)]
     return binds[-1].value.span if binds else None

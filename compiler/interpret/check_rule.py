@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from dslc.errors import Diagnostic
-from dslc.interpret.adversary import differing
+from dslc.interpret.adversary import differing, smallest
+from dslc.interpret.differ import shown_feeds
 from dslc.interpret.domain import Array, Domain, Redraw
-from dslc.interpret.draws import ORDINARY, InstanceDraws, type_in_turn
+from dslc.interpret.draws import ORDINARY, InstanceDraws, elements, type_in_turn
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
-from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
 from dslc.interpret.run import InterpretError, InterpretKind, run
-from dslc.interpret.smallest import smallest
-from dslc.interpret.terms import term_choices
 from dslc.ir.constants import NUMPY
-from dslc.ir.dtype import DType, TensorType, integer_range
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
@@ -46,7 +44,7 @@ _CONSTANT_NAMES = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What became of one test: `name` is that of the rule or test, `diagnostics` say why it did not pass."""
+    """Outcome of one test: `name` is that of the rule or test, `diagnostics` say why it did not pass."""
 
     name: str
     passed: bool
@@ -69,6 +67,11 @@ def check_substitution(
     rng = np.random.default_rng(seed)
     found, worst, reasons = 0, "field", []
     sizes = roomy(sub)
+
+    def differs(instance: Instance, finding: Diagnostic) -> CaseOutcome:
+        shown = _smaller(rules, sub, instance, finding) if small else finding
+        return CaseOutcome(sub.name, False, "differs", (shown,), found)
+
     # a correction is wrong at a few positions, if at all
     trials = max(trials, CORRECTED) if own_corrections(sub) else trials
     for terms in term_choices(rules, sub, rng, operators):
@@ -85,18 +88,14 @@ def check_substitution(
             if verdict is None:
                 continue
             if isinstance(verdict, Diagnostic):
-                return CaseOutcome(
-                    sub.name, False, "differs", (_smaller(rules, sub, instance, verdict) if small else verdict,), found
-                )
+                return differs(instance, verdict)
             instances, found = instances + 1, found + 1
             worst = verdict if verdict != "field" else worst
     wrong = differing(rules, sub, rng, adverse) if found else None
     if wrong is not None:
         message = f"the sides of `{sub.name}` differ"
         finding = Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong))
-        return CaseOutcome(
-            sub.name, False, "differs", (_smaller(rules, sub, wrong.instance, finding) if small else finding,), found
-        )
+        return differs(wrong.instance, finding)
     if not found:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"
@@ -217,7 +216,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class WrongCorrection:
-    """Where the sides differ and a correction of the author's own is not the left side: the output, and the first such position."""
+    """An output, and the first position at which the sides differ and a correction of the author's own is not the left side."""
 
     name: str
     place: tuple[int, ...]
@@ -295,14 +294,15 @@ def _compare_over(
         for (left, _), a, b in zip(pairs, results[::2], results[1::2], strict=True):
             found = difference(left.type, a, b, domain, undefined=True)
             if found is not None:
-                return f"{found}{_shown(feeds)}"
+                return "\n".join((found, *shown_feeds(feeds)))
         return None
     return "none"
 
 
 def draw(type: TensorType, domain: Domain, rng: np.random.Generator, attempt: int = 0, positive: bool = False) -> Any:
-    """A random tensor: elements of the domain, booleans, integers of the type's whole range; small ones (positions may have to stay
-    in bounds) at later attempts.
+    """A random tensor: elements of the domain, booleans, integers of the type's whole range.
+
+    At later attempts integers are small, as positions may have to stay in bounds.
     """
     shape = type.sizes
     if type.dtype.is_float:
@@ -313,24 +313,16 @@ def draw(type: TensorType, domain: Domain, rng: np.random.Generator, attempt: in
         return rng.integers(0, 2, shape).astype(bool)
     if attempt or rng.random() < 0.3:
         return rng.integers(0, max(1, 4 - attempt), shape)
-    low, high = integer_range(type.dtype)
-    bits = 8 * type.dtype.bytes
-    # where floats of each type end to hold every integer, too
-    powers = [1 << k for k in (bits // 2, bits - 2, 11, 24, 53)]
-    ends = [low, low + 1, high - 1, high, *(s * n + d for n in powers for d in (-1, 0, 1) for s in (1, -1))]
-    near = list(range(-3, 5))
-    beside = powers[int(rng.integers(len(powers)))]
-    pools = ([low, low, high, high, 0, -1, *ends], near, [*ends, low, high, *near], [beside, beside + 1])
-    pool = [n for n in pools[int(rng.integers(len(pools)))] if low <= n <= high] or near[3:]
-    return np.array(
-        [pool[k] for k in rng.integers(len(pool), size=shape).reshape(-1)], dtype=NUMPY[type.dtype]
-    ).reshape(shape)
+    return elements(type, ("extremes", "small", "extremes", "beside")[int(rng.integers(4))], rng)
 
 
 def difference(
     type: TensorType, a: Array, b: Array, domain: Domain, tolerance: float = TOLERANCE, undefined: bool = False
 ) -> str | None:
-    """Where two results differ first, and by what; None where they agree. With `undefined` anything may stand for a NaN in `a`."""
+    """The first place at which two results differ, and both elements; None where they agree.
+
+    With `undefined` anything may stand for a NaN in `a`.
+    """
     if a.shape != b.shape:
         return f"the shapes {list(a.shape)} and {list(b.shape)} differ"
     if type.dtype.is_float:
@@ -349,15 +341,3 @@ def difference(
 
 def _item(item: Any) -> str:
     return str(item.item() if isinstance(item, np.generic) else item)
-
-
-def _shown(feeds: Mapping[Value, Any]) -> str:
-    """Small inputs of a counterexample, one line each."""
-    lines = []
-    for value, array in feeds.items():
-        data = np.asarray(array)
-        if data.size <= 16:
-            lines.append(
-                f"\n{getattr(value.node, 'name', '?')} = {np.array2string(data, separator=', ', threshold=20)}"
-            )
-    return "".join(lines)

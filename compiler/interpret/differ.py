@@ -1,4 +1,4 @@
-"""Whether two lists of values differ at adversarial inputs of their own element types: integers wrap around, casts round."""
+"""Differences of two lists of values at adversarial inputs of their own element types: integers wrap around, casts round."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PairOfLists:
     powers: tuple[int, ...] = ()
 
     def difference(self, feeds: Mapping[Value, Any]) -> Difference | None:
-        """Where the sides differ on some inputs; None where they agree, or where the left side has no meaning."""
+        """The first difference of the sides on some inputs; None where they agree, or where the left side has no meaning."""
         left = _results(self.left, feeds)
         if not isinstance(left, DefinedResults):
             return None
@@ -113,7 +113,7 @@ class PairOfLists:
         return bool(a != b) if isinstance(a, Fraction) and isinstance(b, Fraction) else None
 
     def _cancelled(self, feeds: Mapping[Value, Any], a: Any, b: Any) -> bool:
-        """Whether two numbers differ by no more than what the largest intermediate of either side may be rounded by."""
+        """Return whether two numbers differ by no more than what the largest intermediate of either side may be rounded by."""
         nodes = topological(value.node for value in (*self.left, *self.right))
         values = [value for node in nodes for value in node.values if value.type.dtype.is_float and value not in feeds]
         found = _results(values, feeds)
@@ -160,6 +160,12 @@ def feeds_of(
         )
         for value in pair.inputs
     }
+
+
+def shown_feeds(feeds: Mapping[Value, Any]) -> list[str]:
+    """Small inputs of a counterexample, one line each."""
+    arrays = [(getattr(value.node, "name", "?"), np.asarray(array)) for value, array in feeds.items()]
+    return [f"{name} = {np.array2string(array, separator=', ')}" for name, array in arrays if array.size <= 16]
 
 
 @dataclass(frozen=True, eq=False)

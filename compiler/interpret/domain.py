@@ -1,4 +1,4 @@
-"""What numbers are: the one interface between the evaluator and floats, a finite field, or exact numbers.
+"""Domains of numbers: the one interface between the evaluator and floats, a finite field, or exact numbers.
 
 The evaluator knows five kinds of arrays. Sizes and iterators are true integers in every domain, and their
 quotients true fractions; tensors of integers are integers modulo 2^bits of their type; only what comes from floating-point tensors
@@ -36,7 +36,7 @@ class Domain(Protocol):
     #: the numpy type of the elements
     dtype: np.dtype[Any]
     #: what stands for an integer that is not defined, as a quotient by zero; None: Redraw is raised
-    absent: int | None
+    absent: int | None = None
 
     def number(self, value: Number) -> Array:
         """A number that a rule names, as a rank-0 array; infinities included."""
@@ -49,6 +49,7 @@ class Domain(Protocol):
 
     def decode(self, array: Array, dtype: DType, final: bool) -> Array:
         """The inverse, at the end of a tensor's computation; `final` for the outputs of a run."""
+        return array
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         """Random elements."""
@@ -73,7 +74,9 @@ class Domain(Protocol):
     def compare(self, name: str, a: Array, b: Array) -> Array:
         """`== != < <= > >=`."""
 
-    def select(self, condition: Array, a: Array, b: Array) -> Array: ...
+    def select(self, condition: Array, a: Array, b: Array) -> Array:
+        """Elements of `a` where the condition holds, else of `b`."""
+        return np.where(condition, a, b)
 
     def power(self, a: Array, exponent: Array, integer: bool) -> Array:
         """`a ^ exponent`; the exponents are int64 where `integer`, else elements."""
@@ -91,10 +94,10 @@ class Domain(Protocol):
         """Elements of one floating-point type as another one holds them, which does not hold all of the first."""
 
     def finite(self, array: Array) -> bool:
-        """Whether 0 times each element is 0."""
+        """Return whether 0 times each element is 0."""
 
     def close(self, a: Array, b: Array, tolerance: float) -> Array:
-        """Where two arrays of decoded results agree."""
+        """The elements in which two arrays of decoded results agree."""
 
 
 def fraction_of(value: Number) -> Fraction:

@@ -7,22 +7,128 @@ type, an entry of a list. Equations among the guards bind names; a `let` is comp
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.interpret.rule_text import NamePlace, RuleText
-from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Value
-from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound
+from dslc.semantics.definitions import OperatorDef, SubstitutionDef
+from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, OperatorRef, Thunk, Unbound
 from dslc.semantics.evaluate import evaluate
-from dslc.semantics.types import solve
+from dslc.semantics.scopes import build_scope
+from dslc.semantics.types import shape_of, solve
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 MOST_NAMES = 64  #: names that one expression may ask for
+
+
+@dataclass(frozen=True, slots=True)
+class NamePlace:
+    """Place of a name in a call: an attribute, an entry of one (`starred`: several), `**name`, or an operand.
+
+    `results`: how many names the results of the call get; None where it stands inside an expression.
+    """
+
+    call: t.Call
+    results: int | None
+    attr: str | None = None
+    entry: bool = False
+    starred: bool = False
+    siblings: int = 0
+
+
+def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[NamePlace]]:
+    out: dict[str, list[NamePlace]] = {}
+    for statement in statements:
+        if isinstance(statement, t.Bind | t.Let | t.LetMany):
+            count = None if isinstance(statement, t.Let) else len(statement.names)
+            for call in walk_expr(statement.value):
+                if isinstance(call, t.Call):
+                    for name, place in _places_of(call, count if call is statement.value else None):
+                        out.setdefault(name, []).append(place)
+    return out
+
+
+def _places_of(call: t.Call, results: int | None) -> Iterator[tuple[str, NamePlace]]:
+    if call.rest is not None:
+        yield call.rest, NamePlace(call, results, starred=True)
+    for keyword in call.kwargs:
+        elements = keyword.value.elements if isinstance(keyword.value, t.ListExpr) else ()
+        single = sum(not isinstance(element, t.Pack) for element in elements)
+        if isinstance(keyword.value, t.Name):
+            yield keyword.value.id, NamePlace(call, results, keyword.name)
+        for element in elements:
+            starred = isinstance(element, t.Pack)
+            name = element.value if isinstance(element, t.Pack) else element
+            if isinstance(name, t.Name):
+                yield name.id, NamePlace(call, results, keyword.name, True, starred, single if starred else 0)
+    for arg in call.args:
+        if isinstance(arg, t.Name):
+            yield arg.id, NamePlace(call, results)
+
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+Hints = Mapping[str, list[tuple[str, int]]]
+
+
+def _find_hints(conditions: tuple[t.Expr, ...]) -> Hints:
+    """`N >= 512`, `all(R == 1)`, `all(a.stride == 1)`: ranges of names, of every entry for a list."""
+    out: dict[str, list[tuple[str, int]]] = {}
+    for condition in conditions:
+        if isinstance(condition, t.Call) and condition.function == "all" and len(condition.args) == 1:
+            condition = condition.args[0]
+        if isinstance(condition, t.Compare) and len(condition.ops) == 1 and (op := condition.ops[0]) in _MIRRORED:
+            left, right = condition.operands
+            for name, number, relation in ((left, right, op), (right, left, _MIRRORED[op])):
+                if isinstance(name, t.Field) and isinstance(name.call, t.Name):
+                    name = t.Name(f"{name.call.id}.{name.name}", span=name.span)
+                if isinstance(number, t.Int) and isinstance(name, t.Name):
+                    out.setdefault(name.id, []).append((relation, number.value))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class RuleText:
+    """`places` of every name, `hints` that compare a name with a number, and the parameters that must be `constants`."""
+
+    conditions: tuple[t.Expr, ...]
+    decls: Mapping[str, tuple[t.Expr, ...]]
+    lets: tuple[t.Let, ...]
+    places: Mapping[str, list[NamePlace]]
+    hints: Hints
+    constants: frozenset[str]
+
+
+@lru_cache(maxsize=256)
+def operator_hints(op: OperatorDef) -> Hints:
+    """Ranges that the guards of an operator give its sizes and attributes."""
+    return _find_hints(tuple(c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions))
+
+
+@lru_cache(maxsize=64)
+def rule_text(sub: SubstitutionDef) -> RuleText:
+    """The statements of a rule's text that hold for all its instances."""
+    syntax = sub.syntax
+    conditions = tuple(c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions)
+    constants = {
+        arg.id
+        for node in walk_expr(conditions)
+        if isinstance(node, t.Call) and node.function == "constant"
+        for arg in node.args
+        if isinstance(arg, t.Name)
+    }
+    return RuleText(
+        conditions,
+        {p.name: p.type.dims for p in syntax.params if p.type is not None and p.type.dims is not None},
+        tuple(s for s in syntax.left if isinstance(s, t.Let)),
+        _find_places(syntax.left),
+        _find_hints(conditions),
+        frozenset(constants),
+    )
 
 
 @dataclass(kw_only=True)
@@ -31,7 +137,6 @@ class Draft(ABC):
 
     env: Env
     text: RuleText
-    lets: tuple[t.GraphStatement, ...]
     drawn: dict[str, Any] = field(default_factory=dict)
 
     # ---- the source ------------------------------------------------------------------------------------------
@@ -61,8 +166,20 @@ class Draft(ABC):
         """One entry of a list attribute, or (where the place is starred) several."""
 
     @abstractmethod
+    def tensor(self, param: t.Param, type: TensorType) -> Value:
+        """The tensor of a parameter."""
+
+    @abstractmethod
+    def typed(self, name: str, type: t.TypeExpr) -> None:
+        """Note a parameter whose sizes are known, before those of all are."""
+
+    @abstractmethod
+    def searched(self, name: str, domain: Any) -> Any:
+        """The value of a name that the right side searches."""
+
+    @abstractmethod
     def refused(self, reason: str) -> Exception:
-        """What is raised where nothing says what a name may be."""
+        """The exception where nothing says the value of a name."""
 
     @abstractmethod
     def solve_conditions(self) -> None:
@@ -88,6 +205,62 @@ class Draft(ABC):
                         whole = isinstance(slot, t.Pack) and isinstance(inner, t.Name)
                         self.bind(node.id, self.pack(node.id) if whole else self.size(node.id))
 
+    def inputs(self, syntax: t.Substitution) -> dict[str, Value]:
+        """Tensors for the parameters; those whose sizes a `let` computes (from attributes, perhaps) come last."""
+        lets = {let.target.name for let in self.text.lets}
+        computed: list[t.Param] = []
+        for param in syntax.params:
+            if param.type is None or param.star:
+                raise self.refused(f"`{param.name}` has no type, or is any number of tensors")
+            if lets & {node.id for node in walk_expr(param.type) if isinstance(node, t.Name)}:
+                computed.append(param)
+            else:
+                self.dims(param.type)
+                if not lets:
+                    self.typed(param.name, param.type)
+        bind_definitions(syntax.left, self.env)
+        out = {}
+        for param in (*(p for p in syntax.params if p not in computed), *computed):
+            assert param.type is not None
+            if param in computed:
+                for name in lets:
+                    self.needing(self.env, t.Name(name, span=param.span))
+                self.dims(param.type)
+            out[param.name] = self.tensor(param, shape_of(param.type, self.env))
+            self.env.bind(param.name, out[param.name])
+        return out
+
+    def side(self, outputs: tuple[str, ...], statements: tuple[t.GraphStatement, ...], env: Env) -> dict[str, Value]:
+        """The values of the rule's outputs, from a side's statements in order."""
+        bind_definitions(statements, env)
+        for statement in statements:
+            if isinstance(statement, t.LetMany | t.Bind):
+                for name, value in self.results(statement, env).items():
+                    env.bind(name, value)
+        out = {name: env.get(name) for name in outputs}
+        for name, value in out.items():
+            if not isinstance(value, Value):
+                raise Mismatch(f"`{name}` is no tensor")
+        return out
+
+    def results(self, statement: t.LetMany | t.Bind, env: Env) -> dict[str, Any]:
+        """The values that a statement gives its names."""
+        value = self.needing(env, statement.value)
+        values = (value,) if len(statement.names) == 1 else value
+        if not isinstance(values, tuple) or len(values) != len(statement.names):
+            raise Mismatch(f"`{statement.span.text}` names {len(statement.names)} results")
+        return dict(zip(statement.names, values, strict=True))
+
+    def right(self, syntax: t.Substitution) -> tuple[dict[str, Value], Env]:
+        """The values of the outputs on the right side, and its names."""
+        inner = self.env.child()
+        inner.decls = self.env.decls
+        for statement in syntax.right:
+            if isinstance(statement, t.Search):
+                self.drawn[statement.name] = self.searched(statement.name, evaluate(statement.domain, inner))
+                inner.bind(statement.name, self.drawn[statement.name])
+        return self.side(syntax.outputs, syntax.right, inner), inner
+
     def needing(self, env: Env, expr: t.Expr) -> Any:
         """The value of an expression; names without a value are drawn."""
         for _ in range(MOST_NAMES):
@@ -100,8 +273,8 @@ class Draft(ABC):
     def draw(self, name: str) -> None:
         """Binds a name that the left side needs, by the places where it stands."""
         name = name.partition(".")[0]
-        for statement in self.lets:
-            if isinstance(statement, t.Let) and statement.target.name == name and statement.target.places is None:
+        for statement in self.text.lets:
+            if statement.target.name == name and statement.target.places is None:
                 self.needing(self.env, statement.value)
                 return
         for condition in self.text.conditions:
@@ -158,6 +331,25 @@ class Draft(ABC):
         return (self.entry if place.entry else self.attribute)(name, op, attr, args, place)
 
 
+def bind_definitions(statements: tuple[t.GraphStatement, ...], env: Env) -> None:
+    """Bind functions, `let`s and constants of a side, each computed on first use."""
+    for statement in statements:
+        if isinstance(statement, t.Function):
+            env.bind(statement.name, Closure(statement, env))
+        elif isinstance(statement, t.Let | t.Const):
+            env.bind(statement.target.name, Thunk(partial(_defined, statement, env)))
+
+
+def _defined(statement: t.Let | t.Const, env: Env) -> Any:
+    places, dtype, dims = statement.target.places, None, None
+    if places is None:
+        return evaluate(statement.value, env)
+    if isinstance(statement, t.Const):
+        dtype = shape_of(t.TypeExpr(statement.type.name, (), span=statement.type.span), env).dtype
+        dims = statement.type.dims
+    return build_scope(places, statement.value, None, env, dtype, dims)
+
+
 def tensors_in(value: Any) -> Iterator[Value]:
     """The tensors of an evaluated argument."""
     if isinstance(value, Value):
@@ -183,7 +375,7 @@ def partly_bound(op: OperatorDef, args: Sequence[Value], outer: Env) -> Env:
 def entry_count(
     op: OperatorDef, attr: t.Attr, args: Sequence[Value], inner: Env, results: int | None = None
 ) -> int | None:
-    """How many entries a list attribute has; None where it may have any number, or its declaration cannot say yet.
+    """The number of entries of a list attribute; None where it may have any number, or its declaration cannot say yet.
 
     `results`: how many results of the operator are named. With more of them than are declared, lists of a fixed length have as many
     entries more; where nothing says how many there are, they may have any number.

@@ -1,4 +1,4 @@
-"""What random instances are drawn from: sizes, ranks, attributes and numbers of a rule, and the elements of its tensors."""
+"""Pools from which random instances are drawn: sizes, ranks, attributes and numbers of a rule, and the elements of its tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dslc.semantics.values import Numbers, far_sizes, values
 
 @dataclass(frozen=True, slots=True)
 class InstanceDraws:
-    """What names may stand for; a value that is more often in a tuple is drawn more often.
+    """Possible values of names; a value that is more often in a tuple is drawn more often.
 
     `ranks`: of packs; `entries`: integer attributes; `numbers`: float attributes and free numbers; `casts`: targets of casts besides
     the type at hand; `fixed`: names that are given, element types among them.

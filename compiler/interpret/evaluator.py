@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from dslc.interpret.array import Arr, align, expand, lift, normal, order, same_kind
-from dslc.interpret.contract import contract, multiply
+from dslc.interpret.array import (
+    Arr,
+    ReadOperand,
+    align,
+    contract,
+    expand,
+    lift,
+    multiply,
+    normal,
+    order,
+    same_kind,
+    wrapped,
+)
 from dslc.interpret.domain import Array, Domain, Kind
 from dslc.interpret.floats import COMPARE
 from dslc.interpret.functions import (
@@ -27,13 +39,27 @@ from dslc.interpret.functions import (
     plus,
     power,
 )
-from dslc.interpret.radix import prepare
-from dslc.interpret.reads import ReadOperand, read
-from dslc.interpret.tensors import wrapped
+from dslc.interpret.reads import read
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, conjuncts, num, raw_apply, walk
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Sym,
+    Table,
+    apply,
+    conjuncts,
+    iterator,
+    num,
+    raw_apply,
+    rebuild,
+    walk,
+)
 
 #: elements of intermediates that are computed at once (200 MB of float64); larger ones are computed in pieces
 PIECE = 25_000_000
@@ -182,7 +208,7 @@ class _Machine:
         return found if found is not None and found.is_integer else None
 
     def _of_type(self, node: Scalar, arr: Arr, frame: _Frame) -> Arr:
-        """What is computed with integer tensors is an integer: fractions are cut towards zero."""
+        """Cut results of computations with integer tensors: these are integers: fractions are cut towards zero."""
         dtype = self._integer(node) if arr.kind in {"rat", "val", "inf"} else None
         return arr if dtype is None else convert(self._domain, dtype.value, arr, frame.guarded)
 
@@ -458,7 +484,7 @@ def _factors(body: Scalar) -> list[Scalar]:
 
 
 def _splits(part: Scalar) -> bool:
-    """Whether a summand is a product that is better summed as a product of matrices."""
+    """Return whether a summand is a product that is better summed as a product of matrices."""
     return isinstance(part, Apply) and part.name == "*" and sum(not isinstance(arg, Num) for arg in part.args) > 1
 
 
@@ -468,3 +494,90 @@ def _flatten(values: tuple[Any, ...]) -> tuple[tuple[int, ...], list[Any]]:
     parts = [_flatten(value) for value in values]
     shape = parts[0][0] if parts else ()
     return (len(values), *shape), [item for _, flat in parts for item in flat]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A scope over split iterators; its result in row-major order is that of the original scope."""
+
+    iters: tuple[Iter, ...]
+    sizes: tuple[int, ...]
+    body: Scalar
+
+
+def _number(node: Scalar) -> int | None:
+    if isinstance(node, Num) and isinstance(node.value, int) and not isinstance(node.value, bool) and node.value > 0:
+        return node.value
+    return None
+
+
+def _parts(node: Scalar) -> tuple[Iter, int, int | None] | None:
+    """`i // a % b` as (i, a, a * b); without `%` the last is None."""
+    if not isinstance(node, Apply) or node.name not in {"//", "%"}:
+        return None
+    inner, divisor = node.args[0], _number(node.args[1])
+    if divisor is None:
+        return None
+    if isinstance(inner, Iter):
+        return (inner, divisor, None) if node.name == "//" else (inner, 1, divisor)
+    if node.name == "%" and isinstance(inner, Apply) and inner.name == "//" and isinstance(inner.args[0], Iter):
+        below = _number(inner.args[1])
+        return None if below is None else (inner.args[0], below, below * divisor)
+    return None
+
+
+def _chain(extent: int, divisors: set[int]) -> list[int]:
+    """Divisors of the extent, each of which divides the next."""
+    chain: list[int] = []
+    for divisor in sorted(divisors):
+        if 1 < divisor < extent and extent % divisor == 0 and (not chain or divisor % chain[-1] == 0):
+            chain.append(divisor)
+    return chain
+
+
+@lru_cache(maxsize=1024)
+def prepare(scope: Scope) -> Prepared:
+    """Raises ValueError where a size is symbolic."""
+    extents = []
+    for size in scope.extents:
+        value = size if isinstance(size, int) else size.value if isinstance(size, Num) else None
+        if not isinstance(value, int):
+            raise ValueError(f"the size {size} is symbolic: bind it first")
+        extents.append(value)
+    divisors: dict[Iter, set[int]] = {it: set() for it in scope.iters}
+    for node in walk(scope.body):
+        found = _parts(node)
+        if found is not None and found[0] in divisors:
+            divisors[found[0]].update(d for d in found[1:] if d is not None)
+    iters: list[Iter] = []
+    sizes: list[int] = []
+    weights: dict[Iter, list[tuple[Iter, int]]] = {}
+    for it, extent in zip(scope.iters, extents, strict=True):
+        chain = _chain(extent, divisors[it])
+        steps = [*reversed(chain), 1]
+        above = [extent, *reversed(chain)]
+        parts = [it] if not chain else [iterator(f"{it.name}.{k}") for k in range(len(steps))]
+        weights[it] = list(zip(parts, steps, strict=True))
+        iters.extend(parts)
+        sizes.extend(high // low for high, low in zip(above, steps, strict=True))
+    extent_of = dict(zip(scope.iters, extents, strict=True))
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if isinstance(node, Iter) and node in weights and len(weights[node]) > 1:
+            return apply("+", *(apply("*", num(step), part) for part, step in weights[node]))
+        found = _parts(node)
+        if found is None or found[0] not in weights:
+            return None
+        it, low, high = found
+        extent = extent_of[it]
+        high = extent if high is None or high >= extent else high
+        steps = {1, extent, *(step for _, step in weights[it])}
+        if low >= extent:
+            return num(0)
+        if low not in steps or high not in steps:
+            return None
+        return apply(
+            "+", num(0), *(apply("*", num(step // low), part) for part, step in weights[it] if low <= step < high)
+        )
+
+    return Prepared(tuple(iters), tuple(sizes), rebuild(scope.body, leaf))

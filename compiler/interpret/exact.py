@@ -6,26 +6,19 @@ import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array, Redraw, fraction_of, fractions
+from dslc.interpret.domain import Array, Domain, Redraw, fraction_of, fractions
+from dslc.interpret.floats import COMPARE
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
 
 POWER = 1 << 20  #: bits of a power, at most
 _NAMES = {"max": "Max", "min": "Min", "abs": "Abs", "ceil": "ceiling"}
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def _number(item: Any) -> Any:
@@ -49,10 +42,18 @@ def _plain(item: Any) -> bool:
     return isinstance(item, Fraction | float | int)
 
 
+def _of_numbers(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """A function of two numbers, over sympy's where one is symbolic."""
+    return function(a, b) if _plain(a) and _plain(b) else _number(function(_symbolic(a), _symbolic(b)))
+
+
+_add, _multiply = partial(_of_numbers, operator.add), partial(_of_numbers, operator.mul)
+
+
 def _divide(a: Any, b: Any) -> Any:
     if _plain(b) and b == 0:
         raise Redraw("division by zero")
-    return _number(_symbolic(a) / _symbolic(b)) if not (_plain(a) and _plain(b)) else a / b
+    return _of_numbers(operator.truediv, a, b)
 
 
 def _power(a: Any, b: Any) -> Any:
@@ -98,10 +99,10 @@ def _function(name: str) -> Callable[..., Any]:
 
 def _compare(name: str, a: Any, b: Any) -> Any:
     if _plain(a) and _plain(b):
-        return _COMPARE[name](a, b)
+        return COMPARE[name](a, b)
     import sympy
 
-    relation = {"==": sympy.Eq, "!=": sympy.Ne}.get(name) or _COMPARE[name]
+    relation = {"==": sympy.Eq, "!=": sympy.Ne}.get(name) or COMPARE[name]
     found = relation(_symbolic(a), _symbolic(b))
     return bool(found) if found in (sympy.true, sympy.false) else found
 
@@ -141,12 +142,11 @@ def _each(function: Callable[..., Any], *args: Array) -> Array:
     return out
 
 
-class Exact:
+class Exact(Domain):
     """Arrays of Fractions or sympy expressions."""
 
     name = "exact"
     dtype: np.dtype[Any] = np.dtype(object)
-    absent: int | None = None
 
     def number(self, value: Number) -> Array:
         out = np.empty((), dtype=object)
@@ -166,17 +166,14 @@ class Exact:
             return out
         return _each(lambda item: _number(_symbolic(item)) if not _plain(item) else Fraction(item), array)
 
-    def decode(self, array: Array, dtype: DType, final: bool) -> Array:
-        return array
-
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return fractions(rng.integers(-9, 10, shape)) / fractions(rng.integers(1, 5, shape))
 
     def add(self, a: Array, b: Array) -> Array:
-        return _each(lambda x, y: x + y if _plain(x) and _plain(y) else _number(_symbolic(x) + _symbolic(y)), a, b)
+        return _each(_add, a, b)
 
     def mul(self, a: Array, b: Array) -> Array:
-        return _each(lambda x, y: x * y if _plain(x) and _plain(y) else _number(_symbolic(x) * _symbolic(y)), a, b)
+        return _each(_multiply, a, b)
 
     def div(self, a: Array, b: Array) -> Array:
         return _each(_divide, a, b)
@@ -204,10 +201,7 @@ class Exact:
         return self._fold(self.mul, array, axes, 1)
 
     def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
-        def pick(a: Array, b: Array) -> Array:
-            return self.function(kind, a, b)
-
-        return self._fold(pick, array, axes, float("-inf") if kind == "max" else float("inf"))
+        return self._fold(partial(self.function, kind), array, axes, float("-inf") if kind == "max" else float("inf"))
 
     def compare(self, name: str, a: Array, b: Array) -> Array:
         out = _each(lambda x, y: _compare(name, x, y), a, b)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array, Redraw, fraction_of
+from dslc.interpret.domain import Array, Domain, Redraw, fraction_of
 from dslc.interpret.floats import COMPARE
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
@@ -50,7 +50,7 @@ def inverse(a: Array) -> Array:
 
 
 def modular_power(a: Array, exponent: Array) -> Array:
-    """a ^ exponent for exponents >= 0, by squaring."""
+    """Powers a ^ exponent for exponents >= 0, by squaring."""
     a, exponent = np.broadcast_arrays(a, exponent)
     base, left = a.astype(np.int64), exponent.astype(np.int64)
     out = np.ones_like(base)
@@ -75,12 +75,11 @@ def mixed(x: Array) -> Array:
     return np.asarray(x ^ (x >> np.uint64(31)))
 
 
-class Field:
+class Field(Domain):
     """Integers modulo 2^31 - 1 as int64. Two domains of one seed agree."""
 
     name = "field"
     dtype: np.dtype[Any] = np.dtype(np.int64)
-    absent: int | None = None
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -116,9 +115,6 @@ class Field:
         text = self.number if array.size <= NAMED else lambda item: residue(fraction_of(item))
         flat = [int(text(float(str(item)))) if np.isfinite(item) else _infinite(item) for item in array.reshape(-1)]
         return np.array(flat, dtype=np.int64).reshape(array.shape)
-
-    def decode(self, array: Array, dtype: DType, final: bool) -> Array:
-        return array
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.integers(0, P, shape, dtype=np.int64)
@@ -172,7 +168,7 @@ class Field:
         return out
 
     def _keys(self, a: Array) -> Array:
-        """Where elements stand in the order, as float64 in (0, 1); the sentinels outside."""
+        """Ranks of elements in the order, as float64 in (0, 1); the sentinels outside."""
         word = a.astype(np.uint64) + np.uint64((self._seed * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF)
         keys = (mixed(word) >> np.uint64(11)).astype(np.float64) / float(1 << 53)
         signed = np.where(a > P // 2, a - P, a)
@@ -196,9 +192,6 @@ class Field:
         if name in {"==", "!="}:
             return np.asarray(COMPARE[name](a, b))
         return np.asarray(COMPARE[name](self._keys(a), self._keys(b)))
-
-    def select(self, condition: Array, a: Array, b: Array) -> Array:
-        return np.where(condition, a, b)
 
     def power(self, a: Array, exponent: Array, integer: bool) -> Array:
         if integer:
@@ -299,3 +292,29 @@ def _binary(array: Array) -> Array:
     powers = modular_power(np.asarray(2), (exponent.astype(np.int64) - 53) % (P - 1))
     out = digits % P * powers % P
     return np.where(array == np.inf, POSITIVE, np.where(array == -np.inf, NEGATIVE, out))
+
+
+class UnknownFunctions(Field):
+    """As the field, but the largest and the smallest are seeded random functions of what they are taken of, without repetitions.
+
+    In the field's order one of two elements is larger, so a draw hides what the other one is; here every element counts.
+    """
+
+    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        data = np.sort(flat_last(array, axes), axis=-1)
+        neutral = NEGATIVE if kind == "max" else POSITIVE
+        if data.shape[-1] == 0:
+            return np.full(data.shape[:-1], neutral, dtype=np.int64)
+        counted = data != neutral
+        counted[..., 1:] &= data[..., 1:] != data[..., :-1]
+        words = mixed(data.astype(np.uint64) + np.uint64(zlib.crc32(kind.encode()) + (self._seed << 32)))
+        total = np.where(counted, words % np.uint64(P), 0).astype(np.int64).sum(axis=-1) % P
+        alone = np.where(counted, data, 0).sum(axis=-1)
+        count = counted.sum(axis=-1)
+        return np.where(count > 1, total, np.where(count == 1, alone, neutral))
+
+    def function(self, name: str, *args: Array) -> Array:
+        if name in {"max", "min"}:
+            first, second = np.broadcast_arrays(*args)
+            return self.extreme(name, np.stack([first, second], axis=-1), (first.ndim,))
+        return super().function(name, *args)

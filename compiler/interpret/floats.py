@@ -3,59 +3,58 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import INT_MAX, Array, Redraw
+from dslc.interpret.domain import INT_MAX, Array, Domain, Redraw
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
+_SAME = (
+    "abs",
+    "exp",
+    "log",
+    "sqrt",
+    "tanh",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "floor",
+    "ceil",
+    "trunc",
+    "sign",
+    "isnan",
+    "isinf",
+)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": np.abs,
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "tanh": np.tanh,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "floor": np.floor,
-    "ceil": np.ceil,
+    **{name: getattr(np, name) for name in _SAME},
+    **{f"a{name}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "round": np.rint,
-    "trunc": np.trunc,
-    "sign": np.sign,
-    "isnan": np.isnan,
-    "isinf": np.isinf,
     "max": np.maximum,
     "min": np.minimum,
     "//": np.floor_divide,
     "%": np.mod,
     "erf": lambda x: np.asarray(_erf(x)).astype(np.float64),
 }
-COMPARE: dict[str, Callable[..., Any]] = {
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
-class Floats:
+class Floats(Domain):
     """float64. With `rounded` the results of a run have the declared element types, else they stay float64.
 
     Without it numbers stand for real ones: a conversion to a narrower type is defined only where they are numbers of their type.
@@ -110,9 +109,6 @@ class Floats:
     def compare(self, name: str, a: Array, b: Array) -> Array:
         return np.asarray(COMPARE[name](a, b))
 
-    def select(self, condition: Array, a: Array, b: Array) -> Array:
-        return np.where(condition, a, b)
-
     def power(self, a: Array, exponent: Array, integer: bool) -> Array:
         if integer and exponent.ndim == 0 and exponent == 2:
             return np.asarray(a * a)
@@ -152,3 +148,65 @@ class Floats:
         finite = np.abs(b[np.isfinite(b)])
         scale = float(finite.max()) if finite.size else 1.0
         return np.asarray(np.isclose(a, b, rtol=tolerance, atol=tolerance * max(scale, 1e-30), equal_nan=True))
+
+
+class Narrow(Floats):
+    """Numbers of one type, in arrays of float64.
+
+    A sum is rounded once, so that it has one value in whatever order it is taken; it begins with a positive zero. Of two zeros the
+    positive one is the larger, whichever comes first.
+    """
+
+    def __init__(self, dtype: DType) -> None:
+        super().__init__()
+        self._type = NUMPY[dtype]
+
+    def _held(self, array: Array) -> Array:
+        return array.astype(self._type).astype(np.float64)
+
+    def number(self, value: Number) -> Array:
+        return self._held(super().number(value))
+
+    def lift(self, array: Array) -> Array:
+        return self._held(super().lift(array))
+
+    def add(self, a: Array, b: Array) -> Array:
+        return self._held(super().add(a, b))
+
+    def mul(self, a: Array, b: Array) -> Array:
+        return self._held(super().mul(a, b))
+
+    def div(self, a: Array, b: Array) -> Array:
+        return self._held(super().div(a, b))
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        most = np.abs(a).max(initial=0.0) * np.abs(b).max(initial=0.0)
+        if np.isfinite(self._held(np.asarray(most))):
+            return self._held(super().matmul(a, b)) + 0.0
+        return self.total(self.mul(a[..., None], b[:, None]), (2,))
+
+    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._held(super().total(array, axes)) + 0.0
+
+    def product(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._held(super().product(array, axes))
+
+    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        found = super().extreme(kind, array, axes)
+        negative = np.signbit(array)
+        zero = (negative.all(axis=axes) if kind == "max" else (negative & (array == 0)).any(axis=axes)) & (found == 0)
+        return np.where(zero, -0.0, np.where(found == 0, 0.0, found))
+
+    def power(self, a: Array, exponent: Array, integer: bool) -> Array:
+        return self._held(super().power(a, exponent, integer))
+
+    def function(self, name: str, *args: Array) -> Array:
+        found = super().function(name, *args)
+        if name in {"max", "min"}:
+            negative = (
+                np.signbit(args[0]) & np.signbit(args[1])
+                if name == "max"
+                else np.signbit(args[0]) | np.signbit(args[1])
+            )
+            return np.where(found == 0, np.where(negative, -0.0, 0.0), found)
+        return found if found.dtype == bool else self._held(found)

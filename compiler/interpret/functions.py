@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.array import Arr, align, joint_kind, lift, normal, same_kind
+from dslc.interpret.array import Arr, align, joint_kind, lift, normal, same_kind, wrapped
 from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain, Kind, Redraw
 from dslc.interpret.floats import COMPARE, FUNCTIONS
-from dslc.interpret.tensors import wrapped
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DTYPES, DType, float_digits, integer_range
 from dslc.ir.scalar import Iter
 
-DIGITS = 128  #: exponent of a fraction, beyond which nobody tells the result from 0 or from infinity
+DIGITS = 128  #: exponent of a fraction, beyond which the result is as good as 0 or infinity
 
 _WHOLE: dict[str, Callable[[Any], int]] = {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}
 
@@ -84,7 +83,7 @@ def divide(domain: Domain, args: Sequence[Arr], guarded: bool) -> Arr:
 
 
 def _zeros(domain: Domain, zero: Any, guarded: bool) -> Array:
-    """Where a result has no value. Raises Redraw where the domain has nothing that stands for one, unless `guarded`."""
+    """The places in which a result has no value. Raises Redraw where the domain has nothing that stands for one, unless `guarded`."""
     if not guarded and domain.absent is None:
         raise Redraw("division by zero")
     return np.asarray(zero).astype(bool)
@@ -211,7 +210,7 @@ def convert(domain: Domain, dtype: str, arg: Arr, guarded: bool = False, source:
 
 
 def _holds(target: DType, source: DType) -> bool:
-    """Whether every number of a floating-point type is one of another."""
+    """Return whether every number of a floating-point type is one of another."""
     return source is target or (
         float_digits(target) > float_digits(source) and {source, target} != {DType.F16, DType.BF16}
     )

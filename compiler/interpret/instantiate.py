@@ -8,6 +8,7 @@ guards bind names, and what still does not hold is drawn again.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,18 +17,19 @@ from typing import Any
 import numpy as np
 
 from dslc.errors import DslcError
-from dslc.interpret.draft import Draft, entry_count, partly_bound
+from dslc.inspection.samples import sample
+from dslc.interpret.draft import Draft, NamePlace, entry_count, operator_hints, partly_bound, rule_text
 from dslc.interpret.draws import ORDINARY, InstanceDraws
-from dslc.interpret.rule_text import NamePlace, operator_hints, rule_text
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Call, Value, input_value, topological
+from dslc.ir.graph import Call, Input, Value, input_value, topological
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
-from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, MismatchKind, OperatorRef, Thunk, Unbound
+from dslc.semantics.env import AttrSet, Env, EvalError, Mismatch, MismatchKind, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.linear import linear_at
-from dslc.semantics.types import shape_of, solve
+from dslc.semantics.shape_free import is_pointwise
+from dslc.semantics.types import solve
 from dslc.semantics.values import texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -55,12 +57,17 @@ class Instance:
     corrected: Mapping[str, Value] = field(default_factory=dict)
     limit: float = 1.0
 
+    @property
+    def sides(self) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+        """The outputs on both sides, in one order."""
+        return tuple(self.left.values()), tuple(self.right[name] for name in self.left)
+
     def __str__(self) -> str:
         return ", ".join(f"{name} = {show(value)}" for name, value in self.drawn.items())
 
 
 def shown(sub: SubstitutionDef, instance: Instance) -> Iterator[tuple[str, str]]:
-    """What the names of a rule stand for, as text; names that occur in no type and no attribute are left out."""
+    """The values of the names of a rule, as text; names that occur in no type and no attribute are left out."""
     used = {node.id.partition(".")[0] for node in walk_expr(sub.syntax) if isinstance(node, t.Name)}
     used |= {call.rest for call in walk_expr(sub.syntax) if isinstance(call, t.Call) and call.rest is not None}
     for name, value in instance.drawn.items():
@@ -104,6 +111,22 @@ class _Random(Draft):
 
     def refused(self, reason: str) -> Exception:
         return Rejected(reason)
+
+    def typed(self, name: str, type: t.TypeExpr) -> None:
+        """Nothing is to be said of it yet."""
+
+    def searched(self, name: str, domain: Any) -> Any:
+        return self.pick(domain)
+
+    def tensor(self, param: t.Param, type: TensorType) -> Value:
+        if param.name not in self.text.constants:
+            return input_value(param.name, type)
+        if type.dtype.is_float:
+            # few digits, so that exact domains read what float32 holds; no zeros, which guards rarely allow in divisors
+            drawn: Any = self.rng.choice((-1, 1), type.sizes) * self.rng.integers(1, 65, type.sizes) / 16
+        else:
+            drawn = self.rng.integers(0, 2 if type.dtype is DType.BOOL else 4, type.sizes)
+        return array_value(drawn.astype(NUMPY[type.dtype]))
 
     def solve_conditions(self) -> None:
         """Binds what an equation among the guards determines. Raises Rejected where one cannot hold."""
@@ -186,7 +209,7 @@ class _Random(Draft):
         return tuple(self.number(args, hints) for _ in range(max(0, count - place.siblings)))
 
     def count(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: NamePlace) -> int:
-        """How many entries a list gets: what its declaration says, else about as many as the first tensor has axes."""
+        """The number of entries of a list: that of its declaration, else about as many as the first tensor has axes."""
         known = entry_count(op, attr, args, inner, place.results)
         rank = args[0].type.rank if args else 0
         return known if known is not None else int(self.pick((rank, max(0, rank - 2), int(self.rng.integers(6)))))
@@ -232,7 +255,7 @@ class _Random(Draft):
         return self.pick(options)
 
     def inner(self, op: OperatorDef, args: list[Value]) -> Env:
-        """What a call's tensors say of its operator's names: the same for each of its attributes."""
+        """Names of an operator that follow from a call's tensors: the same for each of its attributes."""
         key = (op.name, *map(id, args))
         if key not in self.calls:
             self.calls[key] = (_bound(op, args, self.env), args)
@@ -301,43 +324,33 @@ def instantiate(
     syntax, facts = sub.syntax, rule_text(sub)
     env = Env(sub.module, rules)
     env.decls = dict(facts.decls)
-    lets = tuple(statement for statement in syntax.left if isinstance(statement, t.Let))
-    draft = _Random(env=env, text=facts, lets=lets, rng=rng, dtypes=dtypes, types=types or {}, draws=draws)
+    draft = _Random(env=env, text=facts, rng=rng, dtypes=dtypes, types=types or {}, draws=draws)
+    side = "left"
     try:
         for name, op in (terms or {}).items():
             draft.bind(name, OperatorRef(op.name))
         draft.solve_conditions()
-        inputs = _inputs(draft, syntax, facts.constants)
-        left = _side(draft, syntax.outputs, syntax.left, env)
+        inputs = tuple(value for value in draft.inputs(syntax).values() if isinstance(value.node, Input))
+        left = draft.side(syntax.outputs, syntax.left, env)
         for condition in facts.conditions:
             held = draft.needing(env, condition)
             holds = (truth(held) if isinstance(condition, t.Compare) else held) is True
             if not holds or not _linear_uses(rules, condition, syntax, terms or {}, left):
                 raise Rejected(f"`{condition.span.text}` does not hold")
-    except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
-        raise Rejected(f"left side: {_reason(problem)}") from problem
-    except Unbound as unknown:
-        raise Rejected(f"left side: `{unknown.name}` stays unknown") from None
-    try:
-        inner = env.child()
-        inner.decls = env.decls
-        for statement in syntax.right:
-            if isinstance(statement, t.Search):
-                draft.drawn[statement.name] = draft.pick(evaluate(statement.domain, inner))
-                inner.bind(statement.name, draft.drawn[statement.name])
-        right = _side(draft, syntax.outputs, syntax.right, inner)
+        side = "right"
+        right, inner = draft.right(syntax)
         corrected, limit = _corrections(draft, (*syntax.left, *syntax.right), inner)
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
-        raise Rejected(f"right side: {_reason(problem)}") from problem
+        raise Rejected(f"{side} side: {problem.reason if isinstance(problem, Mismatch) else problem}") from problem
     except Unbound as unknown:
-        raise Rejected(f"right side: `{unknown.name}` stays unknown") from None
+        raise Rejected(f"{side} side: `{unknown.name}` stays unknown") from None
     return Instance(inputs, left, right, dict(draft.drawn), corrected, limit)
 
 
 def _linear_uses(
     rules: Rules, condition: t.Expr, syntax: t.Substitution, terms: Mapping[str, OperatorDef], left: Mapping[str, Value]
 ) -> bool:
-    """Whether each use of a term on the left side is linear where the condition is `linear(f)`."""
+    """Return whether each use of a term on the left side is linear where the condition is `linear(f)`."""
     if not isinstance(condition, t.Call) or condition.function != "linear" or not isinstance(condition.args[0], t.Name):
         return True
     name = condition.args[0].id
@@ -351,117 +364,84 @@ def _linear_uses(
     return all(linear_at(rules, n, count) for n in uses)
 
 
-def _reason(problem: Exception) -> str:
-    return problem.reason if isinstance(problem, Mismatch) else str(problem)
-
-
-def _inputs(draft: _Random, syntax: t.Substitution, constants: set[str]) -> tuple[Value, ...]:
-    """Tensors for the parameters; those whose sizes a `let` computes (from attributes, perhaps) come last."""
-    lets = {s.target.name for s in syntax.left if isinstance(s, t.Let)}
-    computed: list[t.Param] = []
-    for param in syntax.params:
-        if param.type is None or param.star:
-            raise Rejected(f"`{param.name}` has no type, or is any number of tensors")
-        if lets & {node.id for node in walk_expr(param.type) if isinstance(node, t.Name)}:
-            computed.append(param)
-        else:
-            draft.dims(param.type)
-    bind_definitions(syntax.left, draft.env)
-    inputs = []
-    for param in (*(p for p in syntax.params if p not in computed), *computed):
-        assert param.type is not None
-        if param in computed:
-            for name in lets:
-                draft.needing(draft.env, t.Name(name, span=param.span))
-            draft.dims(param.type)
-        type = shape_of(param.type, draft.env)
-        if param.name in constants:
-            shape = type.sizes
-            draft.env.bind(param.name, array_value(_random(type, shape, draft.rng)))
-        else:
-            value = input_value(param.name, type)
-            draft.env.bind(param.name, value)
-            inputs.append(value)
-    return tuple(inputs)
-
-
-def _random(type: TensorType, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-    dtype = NUMPY[type.dtype]
-    if type.dtype.is_float:
-        # few digits, so that exact domains read what float32 holds; no zeros, which guards rarely allow in divisors
-        return (rng.choice((-1, 1), shape) * rng.integers(1, 65, shape) / 16).astype(dtype)
-    return rng.integers(0, 2 if type.dtype is DType.BOOL else 4, shape).astype(dtype)
-
-
-def _side(
-    draft: _Random, outputs: tuple[str, ...], statements: tuple[t.GraphStatement, ...], env: Env
-) -> dict[str, Value]:
-    """Evaluates a side's statements in order; gives the substitution's outputs."""
-    bind_definitions(statements, env)
-    for statement in statements:
-        if isinstance(statement, t.LetMany | t.Bind):
-            value = draft.needing(env, statement.value)
-            if len(statement.names) == 1:
-                env.bind(statement.names[0], value)
-                continue
-            if not isinstance(value, tuple) or len(value) != len(statement.names):
-                raise Rejected(f"`{statement.span.text}` names {len(statement.names)} results")
-            for name, part in zip(statement.names, value, strict=True):
-                env.bind(name, part)
-    out = {name: env.get(name) for name in outputs}
-    for name, value in out.items():
-        if not isinstance(value, Value):
-            raise Rejected(f"`{name}` is no tensor")
-    return out
-
-
 def _corrections(draft: _Random, statements: tuple[t.GraphStatement, ...], env: Env) -> tuple[dict[str, Value], float]:
-    """The outputs that `correct Y = ...` gives, over what both sides bind, and the share that may be corrected."""
+    """The outputs that `correct Y = ...` gives, over the names of both sides, and the share that may be corrected."""
     out: dict[str, Value] = {}
     limit = 1.0
     for statement in statements:
-        if not isinstance(statement, t.Correct):
-            continue
-        if statement.limit is not None:
-            limit = float(draft.needing(env, statement.limit))
-        if isinstance(statement.what, t.Bind):
-            found = draft.needing(env, statement.what.value)
-            parts = found if isinstance(found, tuple) else (found,)
-            if len(parts) != len(statement.what.names) or not all(isinstance(part, Value) for part in parts):
-                raise Rejected(f"`{statement.what.span.text}` names {len(statement.what.names)} results")
-            out.update(zip(statement.what.names, parts, strict=True))
+        if isinstance(statement, t.Correct):
+            if statement.limit is not None:
+                limit = float(draft.needing(env, statement.limit))
+            if isinstance(statement.what, t.Bind):
+                out.update(draft.results(statement.what, env))
+    if not all(isinstance(part, Value) for part in out.values()):
+        raise Rejected("a correction is no tensor")
     return out, limit
 
 
-def bind_definitions(statements: tuple[t.GraphStatement, ...], env: Env) -> None:
-    """Functions, `let`s and constants of a side, each computed on first use."""
-    for statement in statements:
-        if isinstance(statement, t.Function):
-            env.bind(statement.name, Closure(statement, env))
-        elif isinstance(statement, t.Let):
-            env.bind(statement.target.name, _let(statement, env))
-        elif isinstance(statement, t.Const):
-            env.bind(statement.target.name, _const(statement, env))
+def term_options(rules: Rules, sub: SubstitutionDef) -> dict[str, list[OperatorDef]]:
+    """For each term of a rule the operators that have as many tensors and are what the guards want."""
+    signatures = [s for stmt in sub.syntax.left if isinstance(stmt, t.TermDecl) for s in stmt.signatures]
+    options: dict[str, list[OperatorDef]] = {}
+    for signature in signatures:
+        wanted = {c.function for c in _conditions(sub) if _names(c) == [signature.name]}
+        options[signature.name] = [
+            op
+            for op in rules.operators.values()
+            if len(op.syntax.params) == len(signature.params)
+            and len(op.syntax.outputs) == 1
+            and ("pointwise" not in wanted or is_pointwise(op, rules))
+            and ("linear" not in wanted or _may_be_linear(rules, op))
+        ]
+    return options
 
 
-def _let(statement: t.Let, env: Env) -> Thunk:
-    from dslc.semantics.scopes import build_scope
+def term_choices(
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, count: int
+) -> Iterator[Mapping[str, OperatorDef]]:
+    """Operators for the terms of a rule: some of those that fit, by turns those that tell more apart, and any."""
+    options = term_options(rules, sub)
+    linear = {name for c in _conditions(sub) if c.function == "linear" for name in _names(c)}
+    drawn = []
+    for name, fitting in options.items():
+        order = [fitting[int(k)] for k in rng.permutation(len(fitting))]
+        telling = [op for op in order if _tells(op, name in linear)]
+        turns = [op for pair in itertools.zip_longest(telling, order) for op in pair if op is not None]
+        drawn.append(list(dict.fromkeys(turns))[:count])
+    for choice in itertools.islice(itertools.product(*drawn), count):
+        yield dict(zip(options, choice, strict=True))
 
-    def compute() -> Any:
-        if statement.target.places is None:
-            return evaluate(statement.value, env)
-        return build_scope(statement.target.places, statement.value, None, env, None)
 
-    return Thunk(compute)
+def _may_be_linear(rules: Rules, op: OperatorDef) -> bool:
+    """Return whether an operator is linear in some use; whether it is in an instance is asked of that."""
+    cache = rules_cache(rules, "linear in a sample")
+    if op.name not in cache:
+        try:
+            node = sample(rules, op)[0].node
+        except (Mismatch, EvalError, Unbound):
+            node = None
+        cache[op.name] = isinstance(node, Call) and linear_at(rules, node, len(node.args))
+    return bool(cache[op.name])
 
 
-def _const(statement: t.Const, env: Env) -> Thunk:
-    from dslc.semantics.scopes import build_scope
+def _tells(op: OperatorDef, linear: bool) -> bool:
+    """Return whether an operator has attributes, which a rule may mix up, or (`linear`) computes more than it moves."""
+    if not linear:
+        return bool(op.attrs)
+    return not all(_moves(s.value) for s in op.syntax.statements if isinstance(s, t.Equation))
 
-    def compute() -> Any:
-        if statement.target.places is None:
-            return evaluate(statement.value, env)
-        dtype = shape_of(t.TypeExpr(statement.type.name, (), span=statement.type.span), env).dtype
-        return build_scope(statement.target.places, statement.value, None, env, dtype, statement.type.dims)
 
-    return Thunk(compute)
+def _moves(value: t.Expr) -> bool:
+    """Return whether an element of the result is an element of a tensor, or a number."""
+    if isinstance(value, t.Conditional):
+        return _moves(value.then) and _moves(value.otherwise)
+    return isinstance(value, t.Subscript | t.Name | t.Int | t.Float)
+
+
+def _conditions(sub: SubstitutionDef) -> list[t.Call]:
+    """The guards that are calls."""
+    return [c for s in sub.syntax.left if isinstance(s, t.Where) for c in s.conditions if isinstance(c, t.Call)]
+
+
+def _names(call: t.Call) -> list[str]:
+    return [arg.id for arg in call.args if isinstance(arg, t.Name)]

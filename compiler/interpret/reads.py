@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from dslc.interpret.array import Arr, align, order
-from dslc.interpret.domain import Array, Kind
+from dslc.interpret.array import Arr, ReadOperand, align, order
+from dslc.interpret.domain import Array
 from dslc.ir.scalar import Iter
 
 PAD = 4  #: times its size by which an axis is padded, at most: beyond, masking costs less
@@ -18,12 +17,6 @@ PAD = 4  #: times its size by which an axis is padded, at most: beyond, masking 
 
 class OutOfBounds(Exception):
     """A read without `other` left the tensor."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOperand:
-    data: Array
-    kind: Kind
 
 
 def _affine(index: Arr) -> tuple[int, dict[Iter, int]] | None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dslc.interpret.array import ReadOperand, decode, encode
 from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.evaluator import CannotEvaluate, evaluate
-from dslc.interpret.reads import OutOfBounds, ReadOperand
-from dslc.interpret.tensors import decode, encode
+from dslc.interpret.reads import OutOfBounds
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class InterpretKind(Enum):
-    """Why a graph cannot be evaluated; what is decided depends on this, never on the words of a message."""
+    """Reasons for which a graph cannot be evaluated; what is decided depends on this, never on the words of a message."""
 
     OUT_OF_BOUNDS = "a read without a default left its tensor"
     UNDEFINED = "integers are divided by zero, or a number is converted to a type that has no such value"
@@ -72,7 +72,7 @@ def run_scopes(outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Dom
 
 
 def _needed(outputs: Sequence[Value], known: Mapping[Value, ReadOperand]) -> list[Node]:
-    """What has to be computed, arguments first; nothing below a value that is fed."""
+    """The nodes to be computed, arguments first; nothing below a value that is fed."""
     fed = {value.node for value in known if len(value.node.types) == 1}
     needed: set[Node] = set()
     stack = [value.node for value in outputs if value not in known]

@@ -12,10 +12,9 @@ from dslc.errors import Diagnostic
 from dslc.interpret.differ import PairOfLists, pair_of
 from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.draws import ORDINARY, elements
-from dslc.interpret.instantiate import Rejected, instantiate
-from dslc.interpret.narrow import Narrow
+from dslc.interpret.floats import Narrow
+from dslc.interpret.instantiate import Rejected, instantiate, term_choices
 from dslc.interpret.run import InterpretError, run_scopes
-from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph
 from dslc.semantics.definitions import SubstitutionDef
@@ -63,7 +62,7 @@ def unlabelled(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> tuple[Diagn
                 instance = instantiate(rules, sub, rng, terms, draws=replace(ORDINARY, sizes=SIZES))
             except Rejected:
                 continue
-            pair = pair_of(rules, instance.inputs, tuple(instance.left.values()), tuple(instance.right.values()))
+            pair = pair_of(rules, instance.inputs, *instance.sides)
             if pair is None:
                 continue
             changed = change(pair, rng)
@@ -109,7 +108,7 @@ def change(pair: PairOfLists, rng: np.random.Generator) -> str | None:
 
 
 def _differ(type: TensorType, a: Array, b: Array) -> Array:
-    """Where one is NaN or infinite and the other is not so, or both are zeros of other signs; how numbers are rounded is not asked."""
+    """Elements of which one is NaN or infinite and the other is not, or both are zeros of other signs; rounding does not count."""
     if not type.dtype.is_float:
         return np.asarray(a != b)
     x, y = a.astype(np.float64), b.astype(np.float64)

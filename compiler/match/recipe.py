@@ -12,8 +12,7 @@ import numpy as np
 
 from dslc.errors import DslcError
 from dslc.interpret.domain import Redraw
-from dslc.interpret.floats import Floats
-from dslc.interpret.narrow import Narrow
+from dslc.interpret.floats import Floats, Narrow
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.constants import NUMPY, fill, holds
 from dslc.ir.graph import Call, Constant, Head, Node, ScopeNode, Value, called, input_value, topological, with_args

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dslc.analysis.counts import known_flops
-from dslc.interpret.adversary import differing
+from dslc.interpret.adversary import differing, smallest
 from dslc.interpret.check_rule import draw
 from dslc.interpret.differ import READ_OUTSIDE, Way
 from dslc.interpret.domain import Array, Domain, Redraw
@@ -19,7 +19,6 @@ from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, show
 from dslc.interpret.run import InterpretError, InterpretKind, run
-from dslc.interpret.smallest import smallest
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, float_digits
 from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, topological

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, permutations, product
 
 from dslc.errors import DslcError
-from dslc.interpret.rule_text import rule_text
+from dslc.interpret.draft import rule_text
 from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of
 from dslc.prove.exact.element_types import holds
 from dslc.prove.verdict import Types

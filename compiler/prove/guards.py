@@ -27,9 +27,8 @@ import numpy as np
 from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span
 from dslc.interpret.check_rule import compare
 from dslc.interpret.draws import SIGNED
-from dslc.interpret.instantiate import Instance, Rejected, instantiate
-from dslc.interpret.terms import term_choices
-from dslc.prove.ranks.bound import packs_of
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
+from dslc.prove.instances.batches import packs_of
 from dslc.prove.verdict import Verdict, milliseconds_since
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound

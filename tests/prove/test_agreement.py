@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.agreement import Row, row, subjects_of, table
 from benchmarks.edited import KINDS, Edited, edited, sampled
-from dslc.prove.cover import instances
 from dslc.prove.evidence.lock import LOCK, read_lock
+from dslc.prove.instances import exploration
 from dslc.prove.run.provers import PROVERS, exact_verdict, prover_verdict
 from dslc.prove.verdict import ProverName, Verdict
 from dslc.semantics.definitions import SubstitutionDef
@@ -33,7 +33,7 @@ def taso() -> Rules:
 
 @pytest.fixture
 def few_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "_MOST_PATHS", MOST_PATHS)
+    monkeypatch.setattr(exploration, "_MOST_PATHS", MOST_PATHS)
 
 
 def drawn(rules: Rules, subs: list[SubstitutionDef], count: int) -> list[Edited]:

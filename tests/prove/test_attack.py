@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.attack import main
 from benchmarks.attacking import Attack
-from dslc.interpret.shrink import smaller_names
+from dslc.interpret.adversary import smaller_names
 from dslc.prove.laws import load_with_laws
 from dslc.semantics.library import Rules, load
 

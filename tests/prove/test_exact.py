@@ -328,23 +328,23 @@ def test_time_is_limited(rules: Rules) -> None:
 
 def test_positions_in_mixed_radix_never_refute_a_true_rule(rules: Rules) -> None:
     """Four slices side by side against one reshaped kernel: one position has two forms, (a, b) and a * C + b."""
-    from dslc.prove.cover.instances import cover
+    from dslc.prove.instances.exploration import instance_set
 
-    for instance in cover(rules, rules.substitutions["std.focus_into_conv"]).instances[:2]:
+    for instance in instance_set(rules, rules.substitutions["std.focus_into_conv"]).instances[:2]:
         assert not isinstance(compare(rules, instance.left, instance.right, instance.conditions), Differs)
 
 
 @pytest.mark.parametrize("name", ["branches_to_grouped_conv", "gather_to_slice", "conv_transpose_to_matmul_last"])
 def test_rules_over_merged_dimensions(rules: Rules, name: str) -> None:
-    from dslc.prove.cover.instances import cover
+    from dslc.prove.instances.exploration import instance_set
 
-    for instance in cover(rules, rules.substitutions[f"std.{name}"]).instances[:3]:
+    for instance in instance_set(rules, rules.substitutions[f"std.{name}"]).instances[:3]:
         assert compare(rules, instance.left, instance.right, instance.conditions) == Equal()
 
 
 def test_averages_over_windows_that_may_be_empty(rules: Rules) -> None:
     """A window past the end counts nothing: one divided by zero there, on both sides alike."""
-    from dslc.prove.cover.instances import cover
+    from dslc.prove.instances.exploration import instance_set
 
-    for instance in cover(rules, rules.substitutions["std.add_of_avg_pools"]).instances[:6]:
+    for instance in instance_set(rules, rules.substitutions["std.add_of_avg_pools"]).instances[:6]:
         assert compare(rules, instance.left, instance.right, instance.conditions) == Equal()

@@ -17,7 +17,7 @@ import hashlib
 from dslc.analysis import isl
 from dslc.prove.exact import compare
 from dslc.prove.exact.terms import Algebra, Effort
-from dslc.prove.cover.instances import cover
+from dslc.prove.instances.exploration import instance_set
 from dslc.semantics.library import load
 
 seen, steps = hashlib.sha256(), []
@@ -35,7 +35,7 @@ def noted(self, terms):
 Algebra.normal, isl._set, Effort.check = noted, asked, counted
 rules = load("std")
 for name in ("std.merge_matmuls", "std.pad_into_max_pool"):
-    for instance in cover(rules, rules.substitutions[name]).instances[:6]:
+    for instance in instance_set(rules, rules.substitutions[name]).instances[:6]:
         seen.update(f"{instance.text} {compare(rules, instance.left, instance.right, instance.conditions)}".encode())
 print(len(steps), seen.hexdigest())
 """

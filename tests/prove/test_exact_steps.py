@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dslc.ir.scalar import Reduce, Sym, apply, dimension, iterator, num, read, reduce, walk
-from dslc.prove.cover.instances import cover
 from dslc.prove.exact.equations import solved
 from dslc.prove.exact.tables import without_onehots
 from dslc.prove.exact.windows import cases_of_sizes, generalized
+from dslc.prove.instances.exploration import instance_set
 from dslc.prove.run.provers import exact_verdict, subjects
 from dslc.prove.verdict import Verdict
 from dslc.semantics.library import Rules, load
@@ -186,12 +186,12 @@ def test_where_remainders_go_together_in_another_way_steps_are_numbers(std: Rule
 
 
 def test_the_symbolic_level_notes_which_steps_are_unknown(std: Rules) -> None:
-    found = cover(std, std.substitutions["std.merge_convs"], "symbolic")
+    found = instance_set(std, std.substitutions["std.merge_convs"], "symbolic")
     assert found.unknown_steps
-    assert cover(std, std.substitutions["std.merge_convs"]).level == "steps"
-    plain = cover(std, std.substitutions["std.merge_matmuls"], "symbolic")
+    assert instance_set(std, std.substitutions["std.merge_convs"]).level == "steps"
+    plain = instance_set(std, std.substitutions["std.merge_matmuls"], "symbolic")
     assert not plain.unknown_steps
-    assert cover(std, std.substitutions["std.merge_matmuls"]) is plain
+    assert instance_set(std, std.substitutions["std.merge_matmuls"]) is plain
 
 
 # ---- places and bounds -------------------------------------------------------------------------------------------------

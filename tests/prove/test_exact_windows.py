@@ -7,10 +7,10 @@ from functools import cache
 import pytest
 
 from dslc.ir.scalar import apply, dimension, iterator, num, read, reduce
-from dslc.prove.cover.instances import cover
 from dslc.prove.exact import Differs, Equal, Habit, Undecided, compare
 from dslc.prove.exact.terms import Algebra
 from dslc.prove.exact.windows import generalized
+from dslc.prove.instances.exploration import instance_set
 from dslc.prove.run.provers import subjects
 from dslc.semantics.library import Rules, load_many
 
@@ -23,7 +23,7 @@ def _rules() -> Rules:
 def _instances(name: str, level: str):
     rules = _rules()
     definition = rules.substitutions.get(name) or rules.laws[name]
-    return [one for sub in subjects(rules, definition) for one in cover(rules, sub, level).instances]
+    return [one for sub in subjects(rules, definition) for one in instance_set(rules, sub, level).instances]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 
 from dslc.ir.graph import Constant, Input, ScopeNode, topological
 from dslc.ir.scalar import Num, Sym
-from dslc.prove.cover.draw import LEVELS
-from dslc.prove.cover.instances import Cover, Uncovered, cover
+from dslc.prove.instances.choice import LEVELS
+from dslc.prove.instances.exploration import instance_set
+from dslc.prove.instances.instances import InstanceSet, Uncovered
 from dslc.prove.laws import law_substitutions
 from dslc.semantics.library import Rules, load
 
@@ -19,8 +20,8 @@ def std() -> Rules:
     return load("std")
 
 
-def of(rules: Rules, name: str) -> Cover:
-    return cover(rules, rules.substitutions[f"std.{name}"])
+def of(rules: Rules, name: str) -> InstanceSet:
+    return instance_set(rules, rules.substitutions[f"std.{name}"])
 
 
 def write(tmp_path: Path, text: str) -> Rules:
@@ -49,7 +50,7 @@ def test_an_entry_of_a_pack_is_no_other_name(tmp_path: Path) -> None:
         'operator whole(X: T[*S]) -> Y: T[*S] {\n  """Times the number of elements."""\n  Y[*i] = X[*i] * prod(S)\n}\n'
         "substitution own(X: T[*S], Z: T[S0]) -> Y {\n  Y = sized(X, Z)\n  where rank(S) == 1\n  =>\n  Y = whole(X)\n}\n",
     )
-    found = cover(rules, rules.substitutions["own.own"]).instances
+    found = instance_set(rules, rules.substitutions["own.own"]).instances
     sizes = [{str(size) for value in instance.inputs for size in value.type.shape} for instance in found]
     assert sizes and all(len(each) == 2 for each in sizes)
 
@@ -69,8 +70,8 @@ def test_strides_are_numbers_and_the_scope_says_so(std: Rules) -> None:
 
 def test_the_symbolic_level_keeps_strides_unknown(std: Rules) -> None:
     sub = std.substitutions["std.conv_of_sum"]
-    assert "in 4 combinations" not in cover(std, sub, "symbolic").scope
-    assert [cover(std, sub, level).level for level in LEVELS[:2]] == list(LEVELS[:2])
+    assert "in 4 combinations" not in instance_set(std, sub, "symbolic").scope
+    assert [instance_set(std, sub, level).level for level in LEVELS[:2]] == list(LEVELS[:2])
 
 
 def test_products_of_sizes_are_solved(std: Rules) -> None:
@@ -102,7 +103,9 @@ def test_sizes_that_broadcast_are_cases(tmp_path: Path) -> None:
         "substitution own(X: T[M, N], Z: T[K, N]) -> Y {\n  Y = reduce_sum(add(X, Z), axes=[1])\n  =>\n"
         "  Y = reduce_sum(add(Z, X), axes=[1])\n}\n",
     )
-    shapes = {tuple(str(v.type) for v in i.inputs) for i in cover(rules, rules.substitutions["own.own"]).instances}
+    shapes = {
+        tuple(str(v.type) for v in i.inputs) for i in instance_set(rules, rules.substitutions["own.own"]).instances
+    }
     assert ("f32[M, N]", "f32[1, N]") in shapes
     assert ("f32[1, N]", "f32[K, N]") in shapes
     assert len(shapes) == 3
@@ -117,8 +120,8 @@ def test_what_the_right_side_asks_is_an_obligation(tmp_path: Path) -> None:
         "substitution unsafe(X: T[N]) -> Y {\n  Y = slice(X, start=[u], size=[n])\n  =>\n"
         "  Y = slice(slice(X, start=[0], size=[N - 1]), start=[u], size=[n])\n}\n",
     )
-    (safe,) = cover(rules, rules.substitutions["own.safe"]).instances
-    (unsafe,) = cover(rules, rules.substitutions["own.unsafe"]).instances
+    (safe,) = instance_set(rules, rules.substitutions["own.safe"]).instances
+    (unsafe,) = instance_set(rules, rules.substitutions["own.unsafe"]).instances
     assert not safe.undischarged
     assert unsafe.undischarged
 
@@ -129,7 +132,7 @@ def test_shapes_that_differ_are_reported(tmp_path: Path) -> None:
         "import std.layout (transpose)\n"
         "substitution own(X: T[M, N]) -> Y {\n  Y = transpose(X, perm=[1, 0])\n  =>\n  Y = X\n}\n",
     )
-    (instance,) = cover(rules, rules.substitutions["own.own"]).instances
+    (instance,) = instance_set(rules, rules.substitutions["own.own"]).instances
     assert {str(each) for each in instance.undischarged} == {"N == M", "M == N"}
 
 
@@ -140,7 +143,7 @@ def test_ranks_that_differ_are_reported(tmp_path: Path) -> None:
         "substitution own(X: T[M, N]) -> Y {\n  Y = reduce_sum(X, axes=[1])\n  =>\n"
         "  Y = reduce_sum(X, axes=[1], keepdims=false)\n}\n",
     )
-    (instance,) = cover(rules, rules.substitutions["own.own"]).instances
+    (instance,) = instance_set(rules, rules.substitutions["own.own"]).instances
     assert any(isinstance(each, Num) and each.value is False for each in instance.undischarged)
 
 
@@ -150,7 +153,7 @@ def test_cases_that_never_occur_are_left_out(tmp_path: Path) -> None:
         "import std.pointwise (add)\n"
         "substitution own(X: T[N], Z: T[K]) -> Y {\n  Y = add(X, Z)\n  where N >= 2, K >= 2\n  =>\n  Y = add(Z, X)\n}\n",
     )
-    (instance,) = cover(rules, rules.substitutions["own.own"]).instances
+    (instance,) = instance_set(rules, rules.substitutions["own.own"]).instances
     assert instance.inputs[0].type == instance.inputs[1].type
 
 
@@ -158,17 +161,19 @@ def test_laws_become_rules(std: Rules) -> None:
     law = std.laws["std.products"]
     found = law_substitutions(std, law)
     assert [sub.name for sub in found] == [f"std.products.{k}" for k in range(1, 5)]
-    assert all(cover(std, sub).instances for sub in found)
+    assert all(instance_set(std, sub).instances for sub in found)
 
 
 def test_results_of_other_cases_are_used_only_where_the_same_is_assumed(std: Rules) -> None:
     sub = std.substitutions["std.add_of_convs"]
     again = load("std")
-    alone = cover(again, again.substitutions[sub.name])
-    cover(std, std.substitutions["std.merge_convs"])
-    assert [each.text for each in cover(std, sub).instances] == [each.text for each in alone.instances]
-    assert [each.conditions for each in cover(std, sub).instances] == [each.conditions for each in alone.instances]
-    assert [each.left for each in cover(std, sub).instances] == [each.left for each in alone.instances]
+    alone = instance_set(again, again.substitutions[sub.name])
+    instance_set(std, std.substitutions["std.merge_convs"])
+    assert [each.text for each in instance_set(std, sub).instances] == [each.text for each in alone.instances]
+    assert [each.conditions for each in instance_set(std, sub).instances] == [
+        each.conditions for each in alone.instances
+    ]
+    assert [each.left for each in instance_set(std, sub).instances] == [each.left for each in alone.instances]
 
 
 def test_a_pack_takes_the_rank_that_a_guard_gives(std: Rules) -> None:
@@ -180,9 +185,9 @@ def test_a_pack_takes_the_rank_that_a_guard_gives(std: Rules) -> None:
 
 
 def test_a_cover_has_a_limit(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dslc.prove.cover.instances._MOST_PATHS", {None: 20, 2: 20, 1: 20})
+    monkeypatch.setattr("dslc.prove.instances.exploration._MOST_PATHS", {None: 20, 2: 20, 1: 20})
     with pytest.raises(Uncovered, match="too many cases"):
-        cover(std, std.substitutions["std.scale_into_biased_conv"])
+        instance_set(std, std.substitutions["std.scale_into_biased_conv"])
 
 
 def test_a_term_that_may_be_any_operator_has_no_cover(tmp_path: Path) -> None:
@@ -191,7 +196,7 @@ def test_a_term_that_may_be_any_operator_has_no_cover(tmp_path: Path) -> None:
     file.write_text(head + "  Y = f(X, **a)\n  =>\n  Y = f(X, **a)\n}\n", encoding="utf-8")
     rules = load(file)
     with pytest.raises(Uncovered, match="only `pointwise` ones are proved"):
-        cover(rules, rules.substitutions["own.own"])
+        instance_set(rules, rules.substitutions["own.own"])
 
 
 def test_equal_and_one_are_the_same_where_the_other_size_is_one(tmp_path: Path) -> None:
@@ -206,5 +211,5 @@ substitution own(X: T[N, 1, 1, M], A: T[*Q]) -> Y {
 }
 """,
     )
-    instances = cover(rules, rules.substitutions["own.own"]).instances
+    instances = instance_set(rules, rules.substitutions["own.own"]).instances
     assert len(instances) == 2  # the last size of A is M, or it is 1

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dslc.prove.cover.instances import cover
-from dslc.prove.cover.numbered import at_combinations
+from dslc.prove.instances.exploration import instance_set
+from dslc.prove.instances.instances import at_combinations
 from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.library import Rules, load
 
@@ -54,7 +54,7 @@ def test_as_few_sizes_as_possible_are_numbers(std: Rules) -> None:
 
 def test_combinations_that_a_guard_excludes_are_left_out(std: Rules) -> None:
     sub = next(sub for name, sub in std.substitutions.items() if name.endswith("merge_grouped_convs"))
-    covered = cover(std, sub)
+    covered = instance_set(std, sub)
     numbered = at_combinations(covered, ["G"], [(1,), (2,), (3,)])
     assert numbered is not None
     assert len(numbered.instances) == 2 * len(covered.instances)  # `where G > 1`

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dslc.interpret.check_rule import check_substitution
-from dslc.prove.cover.instances import cover
+from dslc.prove.instances.exploration import instance_set
 from dslc.prove.run.provers import prover_verdict
 from dslc.semantics.library import Rules, load
 from dslc.semantics.values import Numbers, far_sizes, integers, numbers_of, reals, texts, values
@@ -80,5 +80,5 @@ def test_axes_and_flags_are_enumerated() -> None:
 def test_two_of_many_numbers_take_every_pair_of_values() -> None:
     """Four numbers with 7 values each would be 2401 cases; every pair of values of any two of them is in 49."""
     std = load(Path(__file__).parent / "wrong_numbers.rules")
-    found = cover(std, std.substitutions["wrong_numbers.bounds_in_any_order"])
+    found = instance_set(std, std.substitutions["wrong_numbers.bounds_in_any_order"])
     assert "each two of a, b, c, d in" in found.scope

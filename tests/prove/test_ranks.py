@@ -12,9 +12,9 @@ from dslc.interpret.field import Field
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import ScopeNode, input_value, topological
 from dslc.ir.scalar import Sym, walk
-from dslc.prove.cover.instances import cover, cover_of_maps
-from dslc.prove.ranks.bound import broadcasts, padded
-from dslc.prove.ranks.reading import natural, telling_rank
+from dslc.prove.instances.axis_reading import natural, sufficient_rank
+from dslc.prove.instances.batches import broadcasts, padded
+from dslc.prove.instances.exploration import instance_set, map_instance_set
 from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load
@@ -67,7 +67,7 @@ def test_a_batch_is_the_operator_at_every_position(
      "scale_into_biased_matmul", "attention_online", "matmul_distributes_right"],
 )  # fmt: skip
 def test_rules_of_batches_hold_at_all_ranks(std: Rules, name: str) -> None:
-    assert cover(std, std.substitutions[f"std.{name}"]).scope == ""
+    assert instance_set(std, std.substitutions[f"std.{name}"]).scope == ""
 
 
 @pytest.mark.parametrize(("name", "instances"), [
@@ -77,7 +77,7 @@ def test_rules_of_batches_hold_at_all_ranks(std: Rules, name: str) -> None:
 ])  # fmt: skip
 def test_attributes_that_name_or_permute_axes(std: Rules, name: str, instances: int) -> None:
     """Lemmas 3 and 4: what is left are the axes that attributes name, and one of each kind that is summed."""
-    found = cover(std, std.substitutions[f"std.{name}"])
+    found = instance_set(std, std.substitutions[f"std.{name}"])
     assert (found.scope, len(found.instances)) == ("", instances)
 
 
@@ -90,7 +90,7 @@ def test_windows_as_arbitrary_maps(std: Rules, name: str) -> None:
     """Lemma 5: proved at rank 1 for every map, so at every rank, for every stride, dilation and pad."""
     verdict = exact_verdict(std, std.substitutions[f"std.{name}"])
     assert (verdict.answer, verdict.scope) == ("equal", "")
-    found = cover_of_maps(std, std.substitutions[f"std.{name}"])
+    found = map_instance_set(std, std.substitutions[f"std.{name}"])
     assert found is not None
     for instance in found.instances:
         assert any(value.type.dtype is DType.I64 for value in instance.inputs)
@@ -111,7 +111,7 @@ def test_windows_that_are_no_arbitrary_maps(std: Rules, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["reshape_of_reshape", "slice_of_pad", "tile_is_expand"])
 def test_rules_that_mix_axes_are_bounded(std: Rules, name: str) -> None:
-    found = cover(std, std.substitutions[f"std.{name}"])
+    found = instance_set(std, std.substitutions[f"std.{name}"])
     assert "ranks of S up to 3" in found.scope
     assert len({len(instance.inputs[0].type.shape) for instance in found.instances}) >= 3
 
@@ -137,7 +137,7 @@ def own(tmp_path: Path, operator: str) -> Rules:
 )
 def test_operators_that_look_at_the_rank_are_no_batch(tmp_path: Path, equation: str) -> None:
     rules = own(tmp_path, f"operator odd(X: T[*S]) -> Y: T[*S] {{\n  {equation}\n}}")
-    found = cover(rules, rules.substitutions["own.own"])
+    found = instance_set(rules, rules.substitutions["own.own"])
     assert "ranks of S" in found.scope or any(instance.inputs[0].type.rank for instance in found.instances)
 
 
@@ -151,7 +151,7 @@ def test_a_guard_on_the_rank_keeps_the_smaller_instance_out(tmp_path: Path) -> N
         encoding="utf-8",
     )
     rules = load(file)
-    found = cover(rules, rules.substitutions["own.own"])
+    found = instance_set(rules, rules.substitutions["own.own"])
     assert any(instance.inputs[1].type.shape != (1,) for instance in found.instances)
 
 
@@ -179,7 +179,7 @@ def test_leading_ones(std: Rules) -> None:
 
 def test_the_rank_at_which_packs_show_themselves(std: Rules) -> None:
     def at(name: str) -> int | None:
-        return telling_rank(std.substitutions[f"std.{name}"])
+        return sufficient_rank(std.substitutions[f"std.{name}"])
 
     assert at("relu_of_relu") == 1
     assert at("batch_norm_is_affine") == 2
@@ -194,4 +194,4 @@ def test_lists_whose_axes_are_followed(std: Rules, name: str, follows: bool) -> 
     """Two packs that broadcast, and merged axes, are treated alike; for which axes their lists have entries is not followed."""
     rule = std.substitutions[f"std.{name}"]
     assert (natural(rule) is not None) is follows
-    assert follows or telling_rank(rule) is not None
+    assert follows or sufficient_rank(rule) is not None

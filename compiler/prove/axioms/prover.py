@@ -19,9 +19,10 @@ from dslc.ir.scalar import Scalar
 from dslc.prove.axioms.laws import InexpressibleLaw, Law, axioms_of, encoded_law
 from dslc.prove.axioms.solver import Axiom, Head, Solver, Term, heads
 from dslc.prove.axioms.terms import KnownConditions, PairOfPrograms, involutions
-from dslc.prove.cover.instances import Uncovered, cover
 from dslc.prove.evidence.dependencies import CARRYING, basis
 from dslc.prove.in_bounds import leaves_bounds
+from dslc.prove.instances.exploration import instance_set
+from dslc.prove.instances.instances import Uncovered
 from dslc.prove.laws import law_substitutions
 from dslc.prove.terms import term_operators
 from dslc.prove.verdict import Status, Verdict, milliseconds_since
@@ -146,7 +147,7 @@ class AxiomProver:
         return replace(found, milliseconds=milliseconds_since(began))
 
     def _proved(self, rules: Rules, sub: SubstitutionDef) -> Verdict:
-        covered = cover(rules, sub, "symbolic")
+        covered = instance_set(rules, sub, "symbolic")
         held = {law.name for law in self._laws or ()}
         # the laws by the names of their equations, but for those that the caller holds
         owners = {name: law for name, law in self.theory(rules).owners.items() if law.name not in held}

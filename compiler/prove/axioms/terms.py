@@ -14,14 +14,21 @@ from typing import Any
 
 from dslc.analysis.prove import always
 from dslc.errors import DslcError
-from dslc.interpret.instantiate import bind_definitions
+from dslc.interpret.draft import bind_definitions
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Constant, ScopeNode, Value, topological
 from dslc.ir.scalar import Scalar, apply
-from dslc.prove.axioms.laws import LIST, REPEATED, Law, applied, known, number
+from dslc.prove.axioms.laws import (
+    LIST,
+    REPEATED,
+    Law,
+    applied,
+    known,
+    number,
+)
 from dslc.prove.axioms.solver import Axiom, Equation, Instance, Term, put
-from dslc.prove.cover.path import negated
+from dslc.prove.instances.cases import negated
 from dslc.semantics import apply as applying
 from dslc.semantics.env import AttrSet, Env, Mismatch, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate

@@ -19,9 +19,8 @@ from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
-from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown, term_choices
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
-from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, walk

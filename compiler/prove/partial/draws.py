@@ -13,10 +13,9 @@ import numpy as np
 
 from dslc.interpret.check_rule import draw
 from dslc.interpret.domain import Array, Redraw
-from dslc.interpret.field import Field, P
+from dslc.interpret.field import Field, P, UnknownFunctions
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run_scopes
-from dslc.interpret.unknown import UnknownFunctions
 from dslc.ir.graph import Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Reduce, walk
 from dslc.prove.field.degree import difference_degree

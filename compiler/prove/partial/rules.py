@@ -12,8 +12,7 @@ import numpy as np
 from dslc.deadline import Deadline
 from dslc.errors import Diagnostic
 from dslc.interpret.draws import ORDINARY, InstanceDraws
-from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown
-from dslc.interpret.terms import term_choices
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown, term_choices
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, sides, types_differ

@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from dslc.errors import DslcError
-from dslc.interpret.rule_text import rule_text
+from dslc.interpret.draft import rule_text
 from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Value, topological
 from dslc.prove.counterexample import refutation, replayed
-from dslc.prove.cover.carry import carried
-from dslc.prove.cover.instances import Cover, Uncovered, cover, cover_of_maps
-from dslc.prove.cover.numbered import with_numbers
 from dslc.prove.element_types import admits, divides, scope_of_types, tells_types_apart, types_of
 from dslc.prove.exact.answers import Differs, Equal, Undecided
 from dslc.prove.exact.compare import Habit, compare
@@ -31,6 +28,9 @@ from dslc.prove.exact.element_types import standing
 from dslc.prove.exact.terms import Effort
 from dslc.prove.field.prover import field_verdict
 from dslc.prove.in_bounds import leaves_bounds
+from dslc.prove.instances.exploration import instance_set, map_instance_set
+from dslc.prove.instances.instances import InstanceSet, Uncovered, with_numbers
+from dslc.prove.instances.type_classes import carried
 from dslc.prove.laws import law_substitutions
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Types, Verdict, milliseconds_since
@@ -39,6 +39,8 @@ from dslc.semantics.library import Rules
 
 if TYPE_CHECKING:
     from dslc.prove.axioms.prover import AxiomProver
+    from dslc.prove.exact import Effort
+    from dslc.prove.instances.instances import InstanceSet
 
 #: in the order in which they are asked: cheap refutation first, the independent second opinion last
 PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
@@ -171,7 +173,7 @@ def _uncovered(rules: Rules, sub: SubstitutionDef, types: Types) -> str:
     """The reason for which a rule has no cover, the same for all types; empty where it has one, or no instance."""
     if not sub.syntax.partial and not tells_types_apart(sub):
         try:
-            cover(rules, sub, types=types)
+            instance_set(rules, sub, types=types)
         except Uncovered as problem:
             return "" if problem.vacant else str(problem)
     return ""
@@ -198,10 +200,13 @@ def _opposed(
 
 def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozenset[TypeClass]:
     """The classes of element types in which a rule holds if it does for floats, which `types` are."""
+    from dslc.prove.instances.exploration import instance_set
+    from dslc.prove.instances.instances import Uncovered
+
     if tells_types_apart(sub) or divides(sub):
         return frozenset()
     try:
-        covered = cover_of_maps(rules, sub, types) or cover(rules, sub, "symbolic", types)
+        covered = map_instance_set(rules, sub, types) or instance_set(rules, sub, "symbolic", types)
     except Uncovered:
         return frozenset()
     places = rule_text(sub).places
@@ -243,6 +248,10 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     It also shows that each side of the largest instance equals itself. Sizes for which it finds a difference are replayed in the
     interpreter: what does not differ there is no refutation, and a mistake in a prover.
     """
+    from dslc.prove.exact import Effort
+    from dslc.prove.instances.exploration import instance_set
+    from dslc.prove.instances.instances import Uncovered
+
     began = time.perf_counter()
     seconds = min(seconds / 2, SECONDS)
     together = Effort(TOGETHER * seconds)
@@ -253,11 +262,11 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     else:
         try:
             brief = min(seconds, UNKNOWN_STEPS)
-            maps = cover_of_maps(rules, sub, types)
+            maps = map_instance_set(rules, sub, types)
             if maps is not None:
                 # what differs for some maps may be equal for windows
                 found = on_cover(maps, brief, Effort(TOGETHER * brief), most_open=1, bounds=False)
-            covered = cover(rules, sub, "symbolic", types)
+            covered = instance_set(rules, sub, "symbolic", types)
             # maps are read as data are, which are to stay in bounds
             bounded = (_leaves_bounds(each, both_ways) is None for each in (maps, covered) if each is not None)
             if maps is not None and found.answer == "equal" and any(bounded):
@@ -270,13 +279,13 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
                         with_numbers(sub, covered, lambda fewer: on_cover(fewer, brief, within, most_open=1)) or found
                     )
             if not covered.unknown_steps or found.answer == "unknown":
-                covered = cover(rules, sub, types=types)
+                covered = instance_set(rules, sub, types=types)
                 found = on_cover(covered, seconds, together)
             if found.places:
                 found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, seconds, together)) or found
             if found.answer == "unknown" and covered.unknown_integers:
                 numbers = on_cover(
-                    cover(rules, sub, "attributes", types), seconds, Effort(TOGETHER * brief), most_open=1
+                    instance_set(rules, sub, "attributes", types), seconds, Effort(TOGETHER * brief), most_open=1
                 )
                 found = numbers if numbers.answer in {"equal", "differs"} else found
         except Uncovered as problem:
@@ -284,7 +293,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     return replace(found, milliseconds=milliseconds_since(began))
 
 
-def _leaves_bounds(covered: Cover, both_ways: bool) -> str | None:
+def _leaves_bounds(covered: InstanceSet, both_ways: bool) -> str | None:
     """A position that is data and may be out of bounds, where and at which instance."""
     for each in covered.instances:
         place = leaves_bounds(each.left, each.right, both_ways)
@@ -294,7 +303,7 @@ def _leaves_bounds(covered: Cover, both_ways: bool) -> str | None:
 
 
 def _on_cover(
-    rules: Rules, covered: Cover, seconds: float, together: Effort,
+    rules: Rules, covered: InstanceSet, seconds: float, together: Effort,
     most_open: int = OPEN, both_ways: bool = False, bounds: bool = True,
 ) -> Verdict:  # fmt: skip
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""

@@ -1,7 +1,7 @@
-"""What lists in a rule have their entries for: axes of a pack, in an order that attributes say. docs/proofs.md, "Ranks", Lemma 3.
+"""Sets of axes for which lists in a rule have entries, in an order that attributes say. docs/proofs.md, "Ranks", Lemma 3.
 
-A list has one entry for every axis of some *segments*: the axes of a pack, the same axes as a list of axes names them, those that are
-left, those before and after one of them. Two lists whose segments are the same have at every place an entry for the same axis, at
+A list has one entry for every axis of some *sets*: the axes of a pack, the same axes as a list of axes names them, those that are
+left, those before and after one of them. Two lists whose sets are the same have at every place an entry for the same axis, at
 every rank and for all values of the attributes.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 
-class Unnatural(Exception):
+class NotRankPolymorphic(Exception):
     """Something depends on an axis in another way than through the lists that have an entry for it."""
 
 
@@ -32,23 +32,25 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """The axes of some segments that a list of axes does not name."""
+class Complement:
+    """The axes of some sets that a list of axes does not name."""
 
-    of: Segments
-    listed: Segments
+    of: AxisSets
+    listed: AxisSets
 
 
 @dataclass(frozen=True, slots=True)
 class Reversed:
-    of: Segments
+    """Axes in the opposite order."""
+
+    of: AxisSets
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """The axes before (`side` -1) or after (1) the axis that an attribute names."""
 
-    of: Segments
+    of: AxisSets
     axis: str
     side: int
 
@@ -70,10 +72,10 @@ class Loose:
     """Axes of which it is not followed which ones they are, nor how many."""
 
 
-Segment: TypeAlias = "Pack | Chosen | Rest | Reversed | Part | Named | One | Loose"
-Segments: TypeAlias = "tuple[Segment, ...]"
+AxisSet: TypeAlias = "Pack | Chosen | Complement | Reversed | Part | Named | One | Loose"
+AxisSets: TypeAlias = "tuple[AxisSet, ...]"
 
-LOOSE: Segments = (Loose(),)
+LOOSE: AxisSets = (Loose(),)
 
 # ---- values -------------------------------------------------------------------------------------------------------
 
@@ -89,26 +91,26 @@ class Number:
 class Entries:
     """A list of numbers; `sizes`: of sizes and ones; `flat`: all those for axes are ones; `given`: it is an attribute."""
 
-    segments: Segments
+    sets: AxisSets
     sizes: bool = False
     flat: bool = False
     given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """A list of positions in a list of the segments `target`, each of which is where the entry's own axis is."""
+class AxisList:
+    """A list of positions in a list of the sets `target`, each of which is where the entry's own axis is."""
 
-    segments: Segments
-    target: Segments | str
+    sets: AxisSets
+    target: AxisSets | str
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of the axis that an attribute names (or of the axis at hand) in a list of the segments `target`."""
+    """The position of the axis that an attribute names (or of the axis at hand) in a list of the sets `target`."""
 
     axis: str
-    target: Segments | str
+    target: AxisSets | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +121,17 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class AllAxes:
     """All positions in order: `range(rank(S))`."""
 
-    segments: Segments
+    sets: AxisSets
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many axes there are."""
+    """A number of axes."""
 
-    segments: Segments
+    sets: AxisSets
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class Linear:
 class Tensor:
     """A tensor; `flat`: its axes have size 1."""
 
-    segments: Segments
+    sets: AxisSets
     flat: bool = False
 
 
@@ -152,17 +154,17 @@ class Truth:
 
 @dataclass
 class Spaces:
-    """Which segments are the same, and what the positions in attributes are positions in."""
+    """Equalities of sets of axes, and the lists that positions in attributes are positions in."""
 
     #: packs of as many axes, axis by axis
     same: dict[str, str] = field(default_factory=dict)
-    #: segments that a guard makes equal
-    equal: dict[Segments, Segments] = field(default_factory=dict)
-    targets: dict[str, Segments] = field(default_factory=dict)
+    #: sets that a guard makes equal
+    equal: dict[AxisSets, AxisSets] = field(default_factory=dict)
+    targets: dict[str, AxisSets] = field(default_factory=dict)
     #: whether it is followed of every list for which axes its entries are
     exact: bool = True
 
-    def loosen(self) -> Segments:
+    def loosen(self) -> AxisSets:
         """Axes that are not followed: what is said of a rule is then no more than that it treats all axes alike."""
         self.exact = False
         return LOOSE
@@ -172,29 +174,29 @@ class Spaces:
             name = self.same[name]
         return name
 
-    def normal(self, segments: Segments) -> Segments:
-        """The segments with one name for what is the same."""
-        out: list[Segment] = []
-        for each in segments:
+    def normal(self, sets: AxisSets) -> AxisSets:
+        """The sets with one name for what is the same."""
+        out: list[AxisSet] = []
+        for each in sets:
             out.append(self._one(each))
             while len(out) >= 3 and (whole := _whole(out[-3:])) is not None:
                 out[-3:] = whole
         found = tuple(out)
         return self.equal.get(found, found)
 
-    def _one(self, segment: Segment) -> Segment:
+    def _one(self, segment: AxisSet) -> AxisSet:
         if isinstance(segment, Pack):
             return Pack(self.root(segment.name))
-        if isinstance(segment, Rest):
-            return Rest(self.normal(segment.of), self.normal(segment.listed))
+        if isinstance(segment, Complement):
+            return Complement(self.normal(segment.of), self.normal(segment.listed))
         if isinstance(segment, Reversed):
             return Reversed(self.normal(segment.of))
         if isinstance(segment, Part):
             return Part(self.normal(segment.of), segment.axis, segment.side)
         return segment
 
-    def unify(self, one: Segments, other: Segments, equal_length: bool = False) -> Segments:
-        """The same segments; loose ones where nothing says that they are.
+    def unify(self, one: AxisSets, other: AxisSets, equal_length: bool = False) -> AxisSets:
+        """The same sets; loose ones where nothing says that they are.
 
         `equal_length`: where the lists have different lengths the rule is not used, so two packs go together axis by axis.
         """
@@ -209,25 +211,25 @@ class Spaces:
             self.same[b.name] = a.name
         return self.normal(one)
 
-    def declare_equal(self, one: Segments, other: Segments) -> None:
-        """What a guard says of two lists of positions in one list."""
+    def declare_equal(self, one: AxisSets, other: AxisSets) -> None:
+        """Note that a guard makes two lists of positions in one list equal."""
         one, other = self.normal(one), self.normal(other)
         if one != other:
             if one in self.equal.values():
                 one, other = other, one
             if one in self.equal.values() or any(_mentions(each, one) for each in other):
-                raise Unnatural("equal lists of axes, in more than one way")
+                raise NotRankPolymorphic  # equal lists of axes, in more than one way
             self.equal[one] = other
 
-    def aim(self, value: Places | Place, segments: Segments, equal_length: bool = False) -> None:
-        """Positions are used as those in a list of these segments, and of no others."""
-        segments = self.normal(segments)
+    def aim(self, value: AxisList | Place, sets: AxisSets, equal_length: bool = False) -> None:
+        """Positions are used as those in a list of these sets, and of no others."""
+        sets = self.normal(sets)
         known = value.target
         if isinstance(known, str):
-            known = self.targets.setdefault(known, segments)
-        self.unify(known, segments, equal_length)
+            known = self.targets.setdefault(known, sets)
+        self.unify(known, sets, equal_length)
 
-    def target(self, value: Places | Place) -> Segments:
+    def target(self, value: AxisList | Place) -> AxisSets:
         """The list that positions are in."""
         if not isinstance(value.target, str):
             return self.normal(value.target)
@@ -235,9 +237,9 @@ class Spaces:
             return self.loosen()
         return self.normal(self.targets[value.target])
 
-    def full(self, segments: Segments) -> str | None:
-        """The pack of which segments have every axis once, beside places that are no axes."""
-        axes = [each for each in self.normal(segments) if not _single(each)]
+    def full(self, sets: AxisSets) -> str | None:
+        """The pack of which sets have every axis once, beside places that are no axes."""
+        axes = [each for each in self.normal(sets) if not _single(each)]
         if len(axes) != 1:
             return None
         (only,) = axes
@@ -249,23 +251,23 @@ class Spaces:
             return self.full(self.targets[only.name])
         return None
 
-    def as_many(self, one: Segments, other: Segments) -> bool:
-        """Whether both have every axis of one pack, and as many other places."""
+    def as_many(self, one: AxisSets, other: AxisSets) -> bool:
+        """Return whether both have every axis of one pack, and as many other places."""
         pack = self.full(one) if self.exact else None
         return pack is not None and self.full(other) == pack and len(self.normal(one)) == len(self.normal(other))
 
     # ---- numbers ------------------------------------------------------------------------------------------------
 
-    def axes(self, segments: Segments, ranks: Mapping[str, int], names: Mapping[str, Any]) -> tuple[int | None, ...]:
+    def axes(self, sets: AxisSets, ranks: Mapping[str, int], names: Mapping[str, Any]) -> tuple[int | None, ...]:
         """The positions in the pack of the axes that entries are for, in one case; None for a place that is none."""
         out: list[int | None] = []
-        for each in self.normal(segments):
+        for each in self.normal(sets):
             if isinstance(each, Pack):
                 out.extend(range(ranks[each.name]))
             elif isinstance(each, Chosen):
                 target = self.axes(self.targets[each.name], ranks, names)
                 out.extend(target[k] for k in names[each.name])
-            elif isinstance(each, Rest):
+            elif isinstance(each, Complement):
                 gone = {k for k in self.axes(each.listed, ranks, names) if k is not None}
                 out.extend(k for k in self.axes(each.of, ranks, names) if k not in gone)
             elif isinstance(each, Reversed):
@@ -273,7 +275,7 @@ class Spaces:
             elif isinstance(each, Part):
                 inside, named = self.axes(each.of, ranks, names), self.axis(each.axis, ranks, names)
                 if named is None:
-                    raise Unnatural("an attribute names what is no axis of a pack")
+                    raise NotRankPolymorphic  # an attribute names what is no axis of a pack
                 at = inside.index(named)
                 out.extend(inside[:at] if each.side < 0 else inside[at + 1 :])
             elif isinstance(each, Named):
@@ -288,23 +290,23 @@ class Spaces:
         return self.axes(self.targets[name], ranks, names)[at]
 
 
-def _single(segment: Segment) -> bool:
+def _single(segment: AxisSet) -> bool:
     return isinstance(segment, One | Named)
 
 
-def _whole(parts: list[Segment]) -> Segments | None:
-    """What is before an axis, one place, and what is after it, as the whole."""
+def _whole(parts: list[AxisSet]) -> AxisSets | None:
+    """The whole of the axes before an axis, one place, and the axes after it."""
     before, at, after = parts
     if not (isinstance(before, Part) and isinstance(after, Part) and (isinstance(at, One) or at == Named(before.axis))):
         return None
     return before.of if (before.of, before.axis, before.side, after.side) == (after.of, after.axis, -1, 1) else None
 
 
-def _mentions(segment: Segment, segments: Segments) -> bool:
-    """Whether some segments occur in another one."""
-    inner: list[Segments] = []
-    if isinstance(segment, Rest):
+def _mentions(segment: AxisSet, sets: AxisSets) -> bool:
+    """Return whether some sets occur in another one."""
+    inner: list[AxisSets] = []
+    if isinstance(segment, Complement):
         inner = [segment.of, segment.listed]
     elif isinstance(segment, Reversed | Part):
         inner = [segment.of]
-    return any(each == segments or any(_mentions(part, segments) for part in each) for each in inner)
+    return any(each == sets or any(_mentions(part, sets) for part in each) for each in inner)

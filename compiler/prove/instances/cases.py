@@ -102,7 +102,7 @@ class Path:
         self._floors = None
 
     def floors(self) -> tuple[Scalar, ...]:
-        """What was solved for is no less than the unknown may be."""
+        """Conditions that solutions are no less than their unknowns may be."""
         if self._floors is None:
             known = [(name, value) for _, name, value in self.solved if name.least is not None]
             self._floors = tuple(apply(">=", self.value(value), num(name.least or 0)) for name, value in known)
@@ -125,7 +125,7 @@ class Path:
 
 
 class AssumedCase:
-    """What is assumed of one case. Implements `dslc.semantics.assuming.Assuming`.
+    """Assumptions of one case. Implements `dslc.semantics.assuming.Assuming`.
 
     On the left side of a rule every condition is assumed: the rule is only used where its left side has a meaning. On the right
     side it should follow; `open` holds what is not proved to (and is assumed as well, as a rule is not used where its right side
@@ -192,7 +192,8 @@ class AssumedCase:
             for k in possible:
                 if self.implied(conditions[k]):
                     return k
-            self.open[_any([conditions[k] for k in possible])] = None
+            alternatives = (conditions[k] for k in possible)
+            self.open[functools.reduce(lambda one, other: apply("or", one, other), alternatives)] = None
         chosen = self.path.pick(("one of", *conditions), possible)
         if not self._assume(conditions[chosen]):
             raise Mismatch("sizes that do not go together")
@@ -322,7 +323,7 @@ class AssumedCase:
     # ---- proving -------------------------------------------------------------------------------------------
 
     def implied(self, condition: Scalar) -> bool:
-        """Whether the facts that are connected with a condition on integers prove it."""
+        """Return whether the facts that are connected with a condition on integers prove it."""
         if self.has_real(condition):
             return False
         return _implied(_connected(self._of_integers(), condition), condition)
@@ -334,7 +335,7 @@ class AssumedCase:
         )
 
     def never(self) -> bool:
-        """Whether no sizes satisfy the facts: the case does not occur."""
+        """Return whether no sizes satisfy the facts: the case does not occur."""
         left = self._of_integers()
         while left:
             part = _connected(left, left[0])
@@ -376,7 +377,7 @@ def _known(facts: tuple[Scalar, ...], goal: Scalar | None = None) -> tuple[Case,
 
 @functools.lru_cache(maxsize=1 << 16)
 def _implied(facts: tuple[Scalar, ...], condition: Scalar) -> bool:
-    """Whether facts prove a condition. The same question comes along many paths."""
+    """Return whether facts prove a condition. The same question comes along many paths."""
     wanted = cases(condition)
     if wanted == TRUE:
         return False
@@ -386,7 +387,7 @@ def _implied(facts: tuple[Scalar, ...], condition: Scalar) -> bool:
     shown: Callable[[Any, Case], bool]
     if isinstance(condition, Apply) and condition.name == "or":
         goals: Sequence[Any] = cases(condition, False)
-        shown = _excluded
+        shown = _empty
     elif len(wanted) == 1:
         goals = [*wanted[0].nonneg, *wanted[0].zero, *(-poly for poly in wanted[0].zero)]
         shown = _at_least_zero
@@ -399,10 +400,6 @@ def _implied(facts: tuple[Scalar, ...], condition: Scalar) -> bool:
     )
 
 
-def _excluded(case: Case, facts: Case) -> bool:
-    return _empty(facts, case)
-
-
 def _at_least_zero(goal: Poly, facts: Case) -> bool:
     return nonnegative(_scalar(goal), (), facts)
 
@@ -413,8 +410,8 @@ def _never(facts: tuple[Scalar, ...]) -> bool:
     return len(known) <= FEW_CASES and all(_empty(case, case) for case in known)
 
 
-def _empty(facts: Case, case: Case) -> bool:
-    """Whether facts contradict a case: one of its parts is shown to fail where all else holds."""
+def _empty(case: Case, facts: Case) -> bool:
+    """Return whether facts contradict a case: one of its parts is shown to fail where all else holds."""
     every = facts & case
     opposite = [-poly - 1 for poly in case.nonneg[:TRIED]]
     opposite += [side - 1 for poly in case.zero[:TRIED] for side in (poly, -poly)]
@@ -422,19 +419,13 @@ def _empty(facts: Case, case: Case) -> bool:
 
 
 def negated(condition: Scalar) -> Scalar:
+    """The opposite of a condition."""
     opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
     if isinstance(condition, Apply) and condition.name in opposite:
         return apply(opposite[condition.name], *condition.args)
     if isinstance(condition, Apply) and condition.name == "not":
         return condition.args[0]
     return apply("not", condition)
-
-
-def _any(conditions: list[Scalar]) -> Scalar:
-    total = conditions[0]
-    for condition in conditions[1:]:
-        total = apply("or", total, condition)
-    return total
 
 
 def _least(name: Sym) -> float:

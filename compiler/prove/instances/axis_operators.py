@@ -9,25 +9,24 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from dslc.prove.ranks.kinds import (
+from dslc.prove.instances.axis_sets import (
     LOOSE,
+    AllAxes,
+    AxisList,
+    AxisSets,
     Chosen,
     Count,
     Entries,
-    Every,
     Fixed,
     Linear,
+    NotRankPolymorphic,
     Number,
     One,
     Part,
     Place,
-    Places,
-    Segments,
     Tensor,
-    Unnatural,
 )
-from dslc.prove.ranks.lists import NUMBER, ONE
-from dslc.prove.ranks.values import AxisEnv, Closure, Drawn, Unknown, Values
+from dslc.prove.instances.axis_values import NUMBER, ONE, AxisEnv, Closure, Drawn, Unknown, Values
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.library import Rules
@@ -49,13 +48,16 @@ class UnknownFlag(Exception):
 
 
 class Operators(Values):
-    """The kinds of the results of operators. What they raise is Unnatural, or UnknownFlag."""
+    """The kinds of the results of operators. What they raise is NotRankPolymorphic, or UnknownFlag."""
 
     flags: Mapping[str, bool]
-    #: the attributes that name one axis
-    named: dict[str, None]
-    #: attributes, with the segments of the tensor along whose axes they are counted
-    counted: list[tuple[Place | Places | Every, Segments]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: the attributes that name one axis
+        self.named: dict[str, None] = {}
+        #: attributes, with the sets of the tensor along whose axes they are counted
+        self.counted: list[tuple[Place | AxisList | AllAxes, AxisSets]] = []
 
     @abstractmethod
     def guard(self, condition: t.Expr, env: AxisEnv) -> None:
@@ -70,7 +72,7 @@ class Operators(Values):
             values.append(value)
         if env.inside:
             if expr.kwargs or expr.rest:
-                raise Unnatural("an operator with attributes in an equation")
+                raise NotRankPolymorphic  # an operator with attributes in an equation
             if expr.function in FUNCTIONS_1 | {"min", "max"} or any(isinstance(value, Entries) for value in values):
                 return self.together(values)
         operands = [
@@ -79,8 +81,8 @@ class Operators(Values):
         attrs = self.attributes(op, expr, operands, env)
         found = self.applied(op, [each for each in operands if each is not None], attrs)
         if env.inside:
-            if not isinstance(found, Tensor) or found.segments:
-                raise Unnatural("a tensor within an equation")
+            if not isinstance(found, Tensor) or found.sets:
+                raise NotRankPolymorphic  # a tensor within an equation
             return NUMBER
         return found
 
@@ -89,7 +91,7 @@ class Operators(Values):
         given: dict[str, tuple[str, Any]] = {}
         for keyword in expr.kwargs:
             if keyword.name not in kinds:
-                raise Unnatural("an attribute that is not declared")
+                raise NotRankPolymorphic  # an attribute that is not declared
             self.meant(keyword.value, kinds[keyword.name], operands, env)
             at = _literal(keyword.value) if kinds[keyword.name].type.name == "axis" else None
             given[keyword.name] = ("", self.value(keyword.value, env) if at is None else Fixed(at))
@@ -118,19 +120,19 @@ class Operators(Values):
     def drawn(self, name: str, attr: t.Attr, operands: list[Tensor | None], env: AxisEnv) -> Any:
         """The kind of an attribute that may have any value."""
         if not env.rule:
-            raise Unnatural(f"`{name}` has no value")
+            raise NotRankPolymorphic  # `{name}` has no value
         kind = attr.type.name
         value: Any = NUMBER
         if attr.type.dims is not None:
             if kind in _LISTED or len(attr.type.dims) != 1:
-                raise Unnatural("a list of lists")
+                raise NotRankPolymorphic  # a list of lists
             (count,) = attr.type.dims
             value = Entries(ONE * count.value, given=True) if isinstance(count, t.Int) else Drawn(name, env)
         elif kind == "axis":
             value = Place(name, name)
             self.named[name] = None
         elif kind in _LISTED:
-            value = Places((Chosen(name, kind == "permutation"),), name)
+            value = AxisList((Chosen(name, kind == "permutation"),), name)
         elif kind == "bool":
             if name not in self.flags:
                 raise UnknownFlag(name)
@@ -138,7 +140,7 @@ class Operators(Values):
         elif kind in {"ints", "floats"}:
             value = Entries(self.spaces.loosen(), given=True)
         elif kind not in _SCALARS:
-            raise Unnatural("an attribute that is not understood")
+            raise NotRankPolymorphic  # an attribute that is not understood
         env.values[name] = value
         return value
 
@@ -148,8 +150,8 @@ class Operators(Values):
             fits = isinstance(value, Entries | Number | Drawn)
         elif kind == "axis" or kind in _LISTED:
             if not operands or operands[0] is None:
-                raise Unnatural("axes of no tensor")
-            front = self.segments(operands[0])
+                raise NotRankPolymorphic  # axes of no tensor
+            front = self.sets(operands[0])
             if kind == "axis" and isinstance(value, Fixed):
                 passed = front[: value.at + 1] if value.at >= 0 else front[value.at :]
                 if -len(front) <= value.at < len(front) and all(isinstance(each, One) for each in passed):
@@ -157,12 +159,12 @@ class Operators(Values):
                 return Place(attr.name, self.spaces.loosen())
             if kind == "axis" and isinstance(value, Count | Linear):
                 return Place(attr.name, self.spaces.loosen())
-            fixed = isinstance(value, Entries) and len(value.segments) == len(front)
-            if kind == "permutation" and fixed and all(isinstance(each, One) for each in (*front, *value.segments)):
+            fixed = isinstance(value, Entries) and len(value.sets) == len(front)
+            if kind == "permutation" and fixed and all(isinstance(each, One) for each in (*front, *value.sets)):
                 return value
-            if kind != "axis" and not isinstance(value, Every):
+            if kind != "axis" and not isinstance(value, AllAxes):
                 value = self.positions(value, None)
-            fits = isinstance(value, Place) if kind == "axis" else isinstance(value, Places | Every)
+            fits = isinstance(value, Place) if kind == "axis" else isinstance(value, AxisList | AllAxes)
             if fits:
                 self.counted.append((value, front))
         elif kind == "bool":
@@ -173,7 +175,7 @@ class Operators(Values):
         else:
             fits = kind in _SCALARS and isinstance(value, Number)
         if not fits:
-            raise Unnatural(f"`{attr.name}` is given another kind of value")
+            raise NotRankPolymorphic  # `{attr.name}` is given another kind of value
         return value
 
     def applied(self, op: OperatorDef, operands: list[Tensor], attrs: dict[str, Any]) -> Any:
@@ -185,22 +187,22 @@ class Operators(Values):
                 total = self.applied(op, [total, other], attrs)
             return total
         parts = next(
-            (name for name, value in attrs.items() if isinstance(value, Entries) and len(value.segments) > 2), None
+            (name for name, value in attrs.items() if isinstance(value, Entries) and len(value.sets) > 2), None
         )
         if parts is not None and len(op.syntax.outputs) == 2:
             # an inverse takes what is left apart again
-            count = len(attrs[parts].segments)
+            count = len(attrs[parts].sets)
             first, rest = self.applied(op, operands, {**attrs, parts: Entries(ONE * 2)})
             more = self.applied(op, [rest, *operands[1:]], {**attrs, parts: Entries(ONE * (count - 1))})
             return (first, *more)
         if any(param.star for param in params) or len(operands) > len(params):
-            raise Unnatural("any number of tensors")
+            raise NotRankPolymorphic  # any number of tensors
         env = AxisEnv(op.module, dict(attrs))
         conditions = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
         for param, operand in itertools.zip_longest(params, operands, fillvalue=None):
             assert param is not None
             if operand is None and param.default is None:
-                raise Unnatural("a tensor is missing")
+                raise NotRankPolymorphic  # a tensor is missing
             operand = operand if operand is not None else Tensor(())
             env.values[param.name] = operand
             if param.type is not None:
@@ -210,7 +212,7 @@ class Operators(Values):
         for attr in op.attrs:
             if attr.name not in env.values:
                 if attr.default is None:
-                    raise Unnatural("an attribute without a value")
+                    raise NotRankPolymorphic  # an attribute without a value
                 env.values[attr.name] = self.checked(attr, self.value(attr.default, env), list(operands))
             if attr.type.dims is not None:
                 env.values[attr.name] = self.counted_list(attr, env.values[attr.name], env)
@@ -226,12 +228,12 @@ class Operators(Values):
             elif isinstance(statement, t.Function):
                 env.values[statement.name] = Closure(statement, env)
             elif not isinstance(statement, t.Attr | t.Where | t.OnnxMap | t.Example | t.Tags | t.Verify):
-                raise Unnatural("a statement that is not understood")
+                raise NotRankPolymorphic  # a statement that is not understood
         for condition in conditions:
             self.guard(condition, env)
         results = tuple(env.values.get(output.name) for output in op.syntax.outputs)
         if not all(isinstance(result, Tensor) for result in results):
-            raise Unnatural("no tensor")
+            raise NotRankPolymorphic  # no tensor
         return results if len(results) > 1 else results[0]
 
     def results(self, statement: t.LetMany | t.EquationMany | t.Bind, env: AxisEnv) -> tuple[Any, ...]:
@@ -239,7 +241,7 @@ class Operators(Values):
         value = self.value(statement.value, env)
         values = value if isinstance(value, tuple) else (value,)
         if len(values) != len(statement.names):
-            raise Unnatural("results without names")
+            raise NotRankPolymorphic  # results without names
         return values
 
     def counted_list(self, attr: t.Attr, value: Any, env: AxisEnv) -> Entries:
@@ -249,19 +251,19 @@ class Operators(Values):
             isinstance(count, t.Binary) and count.op == "*" and isinstance(count.left, t.Int) and count.left.value == 2
         )
         if isinstance(count, t.Int):
-            segments = ONE * count.value
+            sets = ONE * count.value
         else:
             number = self.value(count.right if twice and isinstance(count, t.Binary) else count, env)
             if not isinstance(number, Count):
-                raise Unnatural("a list whose length is no number of axes")
-            segments = number.segments * (2 if twice else 1)
+                raise NotRankPolymorphic  # a list whose length is no number of axes
+            sets = number.sets * (2 if twice else 1)
         if isinstance(value, Drawn):
-            value.rule.values[value.name] = Entries(segments, given=True)
+            value.rule.values[value.name] = Entries(sets, given=True)
         elif isinstance(value, Entries):
-            self.spaces.unify(value.segments, segments, equal_length=True)
+            self.spaces.unify(value.sets, sets, equal_length=True)
         elif self.number(value).folded:
             self.spaces.loosen()
-        return Entries(segments, given=True)
+        return Entries(sets, given=True)
 
     def bind_equal(self, conditions: list[t.Expr], env: AxisEnv) -> None:
         """`R == kernel` says what R is."""
@@ -272,17 +274,17 @@ class Operators(Values):
                     env.values[name.id] = self.value(other, env)
 
     def target(self, statement: t.Let | t.Equation, declared: t.TypeExpr | None, env: AxisEnv) -> Any:
-        """What a `let` or an equation gives."""
+        """The value of a `let` or an equation."""
         dims = declared.dims if declared is not None else None
         places = statement.target.places
         if places is None:
             value = self.value(statement.value, env)
             if dims is not None:
                 whole = self.value(t.ListExpr(dims, span=statement.span), env)
-                self.spaces.unify(self.segments(value), self.segments(whole))
+                self.spaces.unify(self.sets(value), self.sets(whole))
             return value
         if dims is not None and len(dims) != len(places):
-            raise Unnatural("places that are not those of the type")
+            raise NotRankPolymorphic  # places that are not those of the type
         inner = env.child()
         inner.inside = True
         out: list[Any] = []
@@ -295,9 +297,9 @@ class Operators(Values):
                 continue
             over = dims[k] if dims is not None else place.range
             if over is None or (place.range is not None and dims is not None):
-                raise Unnatural("an iterator without a range")
+                raise NotRankPolymorphic  # an iterator without a range
             if dims is not None and isinstance(over, t.Pack) != place.star:
-                raise Unnatural("places that are not those of the type")
+                raise NotRankPolymorphic  # places that are not those of the type
             sizes = self.value(over.value if isinstance(over, t.Pack) else over, env)
             out += self.bind(place, sizes, inner)
             flat = flat and (not isinstance(sizes, Entries) or self.flat(sizes))
@@ -306,26 +308,26 @@ class Operators(Values):
 
     def fitted(self, dims: tuple[t.Expr, ...], operand: Tensor, conditions: list[t.Expr], env: AxisEnv) -> None:
         """Binds the names of a type to the shape of an operand."""
-        segments = self.segments(operand)
+        sets = self.sets(operand)
         packs = [k for k, dim in enumerate(dims) if isinstance(dim, t.Pack)]
         for dim in dims:
             for name in (
                 node.id for node in walk_expr(dim) if isinstance(node, t.Name) and not isinstance(dim, t.Pack)
             ):
                 self.number(env.values.setdefault(name, NUMBER))
-        if len(packs) == 2 and len(dims) == 3 and packs == [0, 2] and self.cut(dims, segments, conditions, env):
+        if len(packs) == 2 and len(dims) == 3 and packs == [0, 2] and self.cut(dims, sets, conditions, env):
             return
         before = packs[0] if packs else len(dims)
         after = len(dims) - before - 1 if packs else 0
-        inside = segments[before : len(segments) - after]
-        outside = segments[:before] + (segments[len(segments) - after :] if after else ())
+        inside = sets[before : len(sets) - after]
+        outside = sets[:before] + (sets[len(sets) - after :] if after else ())
         single = all(isinstance(each, One) for each in outside)
-        if len(packs) > 1 or len(segments) < before + after or not single or (not packs and inside):
+        if len(packs) > 1 or len(sets) < before + after or not single or (not packs and inside):
             inside = self.spaces.loosen()
         for k in packs:
             self.packed(dims[k], inside, env, operand.flat)
 
-    def cut(self, dims: tuple[t.Expr, ...], segments: Segments, conditions: list[t.Expr], env: AxisEnv) -> bool:
+    def cut(self, dims: tuple[t.Expr, ...], sets: AxisSets, conditions: list[t.Expr], env: AxisEnv) -> bool:
         """`[*L, A, *R]` where `rank(L) == axis`: whether a guard says so."""
         first = dims[0].value if isinstance(dims[0], t.Pack) else None
         for condition in conditions:
@@ -338,27 +340,27 @@ class Operators(Values):
                 if not (isinstance(count, t.Call) and count.function == "rank" and count.args == (first,)):
                     continue
                 if isinstance(axis, Fixed):
-                    at = axis.at if axis.at >= 0 else len(segments) + axis.at
-                    self.packed(dims[0], segments[:at], env)
-                    self.packed(dims[2], segments[at + 1 :], env)
+                    at = axis.at if axis.at >= 0 else len(sets) + axis.at
+                    self.packed(dims[0], sets[:at], env)
+                    self.packed(dims[2], sets[at + 1 :], env)
                     return True
                 if isinstance(axis, Place) and axis.target != LOOSE:
-                    self.spaces.aim(axis, segments)
-                    self.packed(dims[0], (Part(segments, axis.axis, -1),), env)
-                    self.packed(dims[2], (Part(segments, axis.axis, 1),), env)
+                    self.spaces.aim(axis, sets)
+                    self.packed(dims[0], (Part(sets, axis.axis, -1),), env)
+                    self.packed(dims[2], (Part(sets, axis.axis, 1),), env)
                     return True
         return False
 
-    def packed(self, dim: t.Expr, segments: Segments, env: AxisEnv, flat: bool = False) -> None:
+    def packed(self, dim: t.Expr, sets: AxisSets, env: AxisEnv, flat: bool = False) -> None:
         if not isinstance(dim, t.Pack) or not isinstance(dim.value, t.Name):
-            raise Unnatural("a list of sizes that is computed")
-        known = env.values.setdefault(dim.value.id, Entries(segments, True, flat))
-        self.spaces.unify(self.segments(known), segments, equal_length=True)
+            raise NotRankPolymorphic  # a list of sizes that is computed
+        known = env.values.setdefault(dim.value.id, Entries(sets, True, flat))
+        self.spaces.unify(self.sets(known), sets, equal_length=True)
 
 
 @lru_cache(maxsize=1024)
 def _ranges(op: OperatorDef) -> Mapping[str, t.Expr]:
-    """What the iterators of an operator range over by the places where they stand."""
+    """Ranges of the iterators of an operator, by the places where they stand."""
     env = Env(op.module, Rules())
     declare(op, env)
     return env.ranges

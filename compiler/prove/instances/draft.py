@@ -1,94 +1,35 @@
-"""What the names of a rule stand for in a case: unknown sizes, unknown or enumerated attributes, ranks, unknown functions."""
+"""Values of the names of a rule in a case: unknown sizes, unknown or enumerated attributes, ranks, unknown functions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import permutations
 from typing import Any
 
 from dslc.interpret.draft import Draft as Names
-from dslc.interpret.draft import entry_count, partly_bound
-from dslc.interpret.rule_text import NamePlace, operator_hints
-from dslc.ir.dtype import DType
-from dslc.ir.graph import Value
+from dslc.interpret.draft import NamePlace, entry_count, operator_hints, partly_bound
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import apply, as_scalar, dimension, sym
-from dslc.prove.cover.path import AssumedCase, Path, Restart
-from dslc.semantics.assuming import holds
+from dslc.prove.instances.batches import broadcast_guards
+from dslc.prove.instances.cases import AssumedCase, Path, Restart
+from dslc.prove.instances.choice import Choice, shifts, step
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import Mismatch, MismatchKind, Unbound, Undecided
-from dslc.semantics.evaluate import evaluate, truth
+from dslc.semantics.evaluate import evaluate
 from dslc.semantics.lists import plain
-from dslc.semantics.types import solve
-from dslc.semantics.values import Numbers, texts, values
+from dslc.semantics.types import shape_of, solve
+from dslc.semantics.values import texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-STEPS: tuple[int, ...] = (1, 2, 3)  #: steps (strides, dilations) that stand for names in turn
 ROWS = 250  #: cases of numbers that are taken with all values of the others
 MOST_LISTED = 3  #: the longest list that is looked at where nothing says how many entries an attribute has
-
-#: all steps are 1, or they are 1, 2, 3 in turn: from one attribute to the next and along a list
-SHIFTS = (None, 0, 1, 2)
-#: what else those are that guards do not keep above 0: all of them -1, the negatives of the turning ones, and 0
-SIGNED = ("minus", "turned", "zero")
-Shift = int | str | None
 #: how many values one number, and each of several, is looked at for (a prime: see `Draft.among`)
 MOST_VALUES = {"real": (13, 7), "number": (11, 5), "size": (7, 5)}
-
-
-#: what is unknown: everything; all but what positions are multiplied with (strides); no attribute; no size either
-LEVELS = ("symbolic", "steps", "attributes", "sizes")
-
-
-@dataclass
-class Choice:
-    """How much is unknown, what must be numbers all the same, and how far ranks go.
-
-    `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
-    positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends;
-    `lists`: attributes that may have any number of entries, with the largest that is looked at;
-    `types`: what names of element types stand for, `dtype` where they are not in it.
-    """
-
-    level: str
-    most_rank: Mapping[str, int]
-    dtype: DType
-    padded: frozenset[str] = frozenset()
-    steps: set[str] = field(default_factory=set)
-    multiplied: set[str] = field(default_factory=set)
-    #: whether steps are lists of more than one entry
-    turning: bool = False
-    reals: set[str] = field(default_factory=set)
-    lists: dict[str, int] = field(default_factory=dict)
-    types: Mapping[str, DType] = field(default_factory=dict)
-    #: the numbers that the rule and what it reaches name
-    near: Numbers = field(default_factory=Numbers)
-    #: the values that numbers have in instances, by the names that they were drawn under
-    tried: dict[str, set[Any]] = field(default_factory=dict)
-    #: steps that guards do not keep above 0
-    signed: set[str] = field(default_factory=set)
-    #: unknown numbers of which guards alone speak
-    assumed: set[str] = field(default_factory=set)
-    #: integer attributes, and numbers, that are unknown
-    integers: set[str] = field(default_factory=set)
-    #: how many numbers of each kind a case has at most
-    together: dict[str, int] = field(default_factory=dict)
-
-
-def shifts(choice: Choice) -> tuple[Shift, ...]:
-    """The rows of numbers that steps are."""
-    return (*SHIFTS, *SIGNED) if choice.signed else SHIFTS
-
-
-def step(shift: Shift, place: int, signed: bool = False) -> int:
-    """The number at a place among all steps; `signed`: of one that need not be positive."""
-    turning = STEPS[place % len(STEPS)]
-    if isinstance(shift, str):
-        return {"minus": -1, "turned": -turning, "zero": 0}[shift] if signed else 1
-    return 1 if shift is None else STEPS[(shift + place) % len(STEPS)]
 
 
 @dataclass(kw_only=True)
@@ -116,6 +57,7 @@ class Draft(Names):
     widths: dict[str, list[int]] = field(default_factory=dict)
     #: the calls of the left side that were applied before all tensors were known, by their positions
     applied: set[int] = field(default_factory=set)
+    early: tuple[tuple[t.Call, frozenset[str], str | None], ...]
 
     def entry_name(self, name: str, at: int) -> str:
         """The name of an entry of a list, which is no name that the rule has for something else."""
@@ -178,25 +120,39 @@ class Draft(Names):
         return found
 
     def real(self, name: str, at: int | None = None) -> Any:
-        if name in self.choice.reals:
-            full = name if at is None else self.entry_name(name, at)
-            return self.among("real", full, values("float", near=self.choice.near), name)
         full = name if at is None else self.entry_name(name, at)
+        if name in self.choice.reals:
+            return self.among("real", full, values("float", near=self.choice.near), name)
         unknown = sym(full)
         self.assumed.reals[unknown] = name
         return plain(self.path.value(unknown))
 
     def entries(self) -> frozenset[str]:
         """The unknowns that are entries of lists."""
-        integers = (full for full, name in self.assumed.integers.items() if full != name)
-        return frozenset(
-            (*integers, *(str(unknown.name) for unknown, name in self.assumed.reals.items() if unknown.name != name))
-        )
+        drawn = (*self.assumed.integers.items(), *((str(one.name), name) for one, name in self.assumed.reals.items()))
+        return frozenset(full for full, name in drawn if full != name)
 
     def bind(self, name: str, value: Any) -> None:
         if isinstance(value, tuple):
             self.env.ranks.setdefault(name, len(value))
         super().bind(name, value)
+
+    def searched(self, name: str, domain: Any) -> Any:
+        return self.path.pick(("search", name), domain)
+
+    def tensor(self, param: t.Param, type: TensorType) -> Value:
+        return input_value(param.name, type)
+
+    def typed(self, name: str, type: t.TypeExpr) -> None:
+        """Apply operators whose operands are known, so that ranks that do not fit end a path before more is chosen."""
+        self.env.bind(name, input_value(name, shape_of(type, self.env)))
+        for place, (call, operands, result) in enumerate(self.early):
+            if place not in self.applied and all(map(self.env.has, operands)):
+                self.applied.add(place)
+                value = self.needing(self.env, call)
+                if result is not None:
+                    self.env.bind(result, value)
+                    self.solve_conditions()
 
     def refused(self, reason: str) -> Exception:
         return Undecided(reason)
@@ -204,7 +160,8 @@ class Draft(Names):
     def solve_conditions(self) -> None:
         """Binds what an equation among the guards determines, and assumes the guards that have a value by now."""
         for place, condition in enumerate(self.text.conditions):
-            if place in self.held or not self._worth(place):
+            names = self.missing.get(place)
+            if place in self.held or (names and not any(map(self.env.has, names))):
                 continue
             self._broadcasts(condition)
             try:
@@ -217,11 +174,6 @@ class Draft(Names):
                 self.missing[place] = self._unbound(condition)
                 continue
             self.held.add(place)
-
-    def _worth(self, place: int) -> bool:
-        """Whether a guard that had no value may have one by now."""
-        names = self.missing.get(place)
-        return not names or any(self.env.has(name) for name in names)
 
     def _unbound(self, condition: t.Expr) -> tuple[str, ...]:
         """The first name without a value on each side of an equation, or in another guard; none where more is in the way."""
@@ -239,38 +191,32 @@ class Draft(Names):
 
     def _broadcasts(self, condition: t.Expr) -> None:
         """`broadcast(Q, L) == L`: every size of Q is the one of L or 1 (that one of L is 1 is no case of its own)."""
-        if not isinstance(condition, t.Compare) or condition.ops != ("==",):
-            return
-        for call, other in (condition.operands, condition.operands[::-1]):
-            if isinstance(call, t.Call) and call.function == "broadcast":
-                try:
-                    target, lists = evaluate(other, self.env), [evaluate(arg, self.env) for arg in call.args]
-                except Unbound:
-                    return
-                if target in lists:
-                    for arg, each in zip(call.args, lists, strict=True):
-                        if isinstance(arg, t.Name) and arg.id in self.choice.padded and len(each) < len(target):
-                            raise Mismatch("the same with leading axes of size 1 is looked at")
-                        self._fits(each, target)
+        for call, other in broadcast_guards((condition,)):
+            try:
+                target, lists = evaluate(other, self.env), [evaluate(arg, self.env) for arg in call.args]
+            except Unbound:
+                return
+            for arg, each in zip(call.args, lists, strict=True) if target in lists else ():
+                if isinstance(arg, t.Name) and arg.id in self.choice.padded and len(each) < len(target):
+                    raise Mismatch("the same with leading axes of size 1 is looked at")
+                if len(each) > len(target):
+                    raise Mismatch("more axes than the shape to broadcast to")
+                for size, wanted in zip(reversed(each), reversed(target), strict=False):
+                    one = as_scalar(size)
+                    self.assumed.one_of((apply("==", one, as_scalar(wanted)), apply("==", one, as_scalar(1))))
 
     def _fitting(self, name: str) -> int | None:
         """The rank of a pack that a guard lets broadcast to a shape: shorter ones are the same, longer ones never fit."""
-        for call, other, names in _broadcast_guards(self.text.conditions):
-            if name in names:
+        for call, other in broadcast_guards(self.text.conditions):
+            others = [arg for arg in call.args if not (isinstance(arg, t.Name) and arg.id == name)]
+            if len(others) < len(call.args):
                 try:
                     target = evaluate(other, self.env)
-                    if any(evaluate(arg, self.env) == target for arg in call.args if not _is_name(arg, name)):
+                    if any(evaluate(arg, self.env) == target for arg in others):
                         return len(target)
                 except Unbound:
                     continue
         return None
-
-    def _fits(self, sizes: tuple[Any, ...], target: tuple[Any, ...]) -> None:
-        if len(sizes) > len(target):
-            raise Mismatch("more axes than the shape to broadcast to")
-        for size, wanted in zip(reversed(sizes), reversed(target), strict=False):
-            one, other = as_scalar(size), as_scalar(wanted)
-            self.assumed.one_of((apply("==", one, other), apply("==", one, as_scalar(1))))
 
     # ---- sizes ---------------------------------------------------------------------------------------------
 
@@ -300,7 +246,7 @@ class Draft(Names):
         return tuple(self.integer(name, k, hints) for k in range(entries))
 
     def _length(self, name: str, attr: t.Attr) -> int:
-        """How many entries a list has of which nothing says it; as many as are declared, or more, where an operator is used so."""
+        """The number of entries of a list of which nothing says it; as many as are declared, or more, where an operator is used so."""
         least = attr.type.dims[0].value if attr.type.dims and isinstance(attr.type.dims[0], t.Int) else 0
         self.mixing = self.mixing or attr.type.dims is None
         most = self.choice.lists[name] = max(MOST_LISTED, least + 1)
@@ -355,22 +301,14 @@ def names_in(sub: SubstitutionDef) -> frozenset[str]:
 
 
 @lru_cache(maxsize=64)
-def _broadcast_guards(conditions: tuple[t.Expr, ...]) -> tuple[tuple[t.Call, t.Expr, frozenset[str]], ...]:
-    """The guards `broadcast(Q, L) == L`: the call, the other side, and the names among the operands."""
-    equations = [c.operands for c in conditions if isinstance(c, t.Compare) and c.ops == ("==",)]
+def early_calls(sub: SubstitutionDef) -> tuple[tuple[t.Call, frozenset[str], str | None], ...]:
+    """The calls of the left side on parameters alone, with the names of these, and the name of the result where it has one."""
+    params = {param.name for param in sub.syntax.params}
+    binds = [s for s in sub.syntax.left if isinstance(s, t.Bind)]
+    whole = {id(bind.value): bind.names[0] for bind in binds if len(bind.names) == 1}
+    calls = (node for bind in binds for node in walk_expr(bind.value) if isinstance(node, t.Call) and node.args)
     return tuple(
-        (call, other, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)))
-        for operands in equations
-        for call, other in (operands, operands[::-1])
-        if isinstance(call, t.Call) and call.function == "broadcast"
+        (call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)), whole.get(id(call)))
+        for call in calls
+        if all(isinstance(arg, t.Name) and arg.id in params for arg in call.args)
     )
-
-
-def _is_name(expr: t.Expr, name: str) -> bool:
-    return isinstance(expr, t.Name) and expr.id == name
-
-
-def hold(draft: Draft, condition: t.Expr) -> None:
-    """Assumes a guard. Raises Mismatch where it never holds in this case."""
-    if not holds(truth(draft.needing(draft.env, condition)), draft.env.rules.assuming):
-        raise Mismatch(f"`{condition.span.text}` does not hold", condition.span)

@@ -7,7 +7,8 @@ window reads there is some function of the positions of its output and of its ke
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, input_value, retyped, scope_value, topological
@@ -28,7 +29,15 @@ from dslc.ir.scalar import (
     reduce,
     walk,
 )
-from dslc.prove.ranks.bound import Labels, Probe, positions_alone
+from dslc.prove.instances.axis_reading import natural
+from dslc.prove.instances.batches import packs_of, positions_alone
+from dslc.prove.instances.choice import LEVELS, Choice
+from dslc.prove.instances.instances import Labels, SymbolicInstance
+from dslc.prove.instances.smaller_ranks import Run, flat_names
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.values import numbers_of
+
+LONGEST = 6  #: rank at which a padded list is looked at first
 
 _CONDITIONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "or", "not"})
 
@@ -37,53 +46,51 @@ class NoMap(Exception):
     """Something depends on the positions of an axis in another way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
-    """Both sides with arbitrary maps in the place of windows, which are further inputs."""
+def by_maps(sub: SubstitutionDef, run: Run, types: Mapping[str, DType]) -> list[SymbolicInstance] | None:
+    """Instances at rank 1 with arbitrary maps in the place of windows, which are further inputs.
 
-    left: tuple[Value, ...]
-    right: tuple[Value, ...]
-    inputs: tuple[Value, ...]
-    conditions: tuple[Scalar, ...]
-
-    @property
-    def sizes(self) -> tuple[Sym, ...]:
-        """The unknown sizes of the inputs."""
-        dims = [size for value in self.inputs for size in value.type.shape if isinstance(size, Scalar)]
-        return tuple(dict.fromkeys(node for size in dims for node in walk(size) if isinstance(node, Sym)))
-
-
-def mapped(probe: Probe, packs: frozenset[str], own: frozenset[str], derived: tuple[str, ...]) -> Mapped | None:
-    """An instance at rank 1 with arbitrary maps; None where windows are not all that depends on an axis.
-
-    Args:
-        packs: the packs that go together.
-        own: the names of the unknowns of the axis: its sizes, and the entries of lists of one number for every axis.
-        derived: how the names of unknowns begin that its sizes are computed from.
+    They stand for every rank and every number of the lists with one for each axis. None where none do.
     """
-    names = {f"{pack}.0" for pack in packs}
-    axes = {value: {k: label for k, label in labels.items() if label & names} for value, labels in probe.axes.items()}
-    work = _Work(own, derived, axes)
-    inputs = tuple(probe.axes)
+    read = natural(sub)
+    if not packs_of(sub) or read is None or not all(reading.alike for reading in read.values()):
+        return None
+    first = next(iter(read.values()))
+    ranks = {name: LONGEST if name in first.padded else 1 for name in packs_of(sub)}
+    dtype = next(iter(types.values()), DType.F32)
+    every = run(Choice(LEVELS[0], ranks, dtype, types, numbers_of(sub), first.padded))
+    instances = [each for each in every if all(each.ranks[name] == 1 for name in first.packs)]
+    works = [_Work.of(each, first.packs) for each in instances]
+    cases = [_case(work, each, names) for work, each in zip(works, instances, strict=True) for names in each.names]
+    if not instances or len(set(cases)) < len(cases) or not all(each.same_shape for each in instances):
+        return None
     try:
-        for value in inputs:
-            work.input(value)
-        for node in topological(each.node for each in (*probe.left, *probe.right)):
-            work.node(node)
+        found = [work.mapped(each) for work, each in zip(works, instances, strict=True)]
     except NoMap:
         return None
-    conditions = tuple(each for each in probe.conditions if not work.of_axis(each))
-    known = work.known
-    return Mapped(
-        tuple(known[value] for value in probe.left),
-        tuple(known[value] for value in probe.right),
-        (*(known[value] for value in inputs), *work.maps.values()),
-        conditions,
+    # without windows the other lemmas say as much
+    return found if any(work.maps for work in works) else None
+
+
+def _case(work: _Work, instance: SymbolicInstance, names: Mapping[str, Any]) -> tuple[object, ...]:
+    """All that tells cases apart and is no matter of the axis: flags, texts, types, and other sizes and what is known of them."""
+    flat = flat_names(names).items()
+    flags = sorted((name, str(value)) for name, value in flat if isinstance(value, bool | str | DType))
+    shapes = tuple(
+        "" if k in work.labels[value] or (isinstance(size, Scalar) and work.of_axis(size)) else str(size)
+        for value in instance.axes
+        for k, size in enumerate(value.type.shape)
     )
+    others = frozenset(condition for condition in instance.conditions if not work.of_axis(condition))
+    return tuple(flags), shapes, others
 
 
 @dataclass
 class _Work:
+    """One instance: the unknowns of the axis (`own`: its sizes, and the entries of lists with one number for every axis).
+
+    `derived`: the names of unknowns that its sizes are computed from begin so.
+    """
+
     own: frozenset[str]
     derived: tuple[str, ...]
     labels: Mapping[Value, Labels]
@@ -95,28 +102,47 @@ class _Work:
     #: the maps, and what says where they lead outside
     maps: dict[tuple[object, ...], Value] = field(default_factory=dict)
 
+    @staticmethod
+    def of(instance: SymbolicInstance, packs: frozenset[str]) -> _Work:
+        """Work on an instance whose packs go together."""
+        names = {f"{pack}.0" for pack in packs}
+        axes = {value: {k: each for k, each in own.items() if each & names} for value, own in instance.axes.items()}
+        own = {f"{pack}0" for pack in packs} | instance.entries
+        return _Work(frozenset(own), tuple(f"{pack}0_" for pack in packs), axes)
+
+    def mapped(self, instance: SymbolicInstance) -> SymbolicInstance:
+        """The instance with arbitrary maps. Raises NoMap where windows are not all that depends on an axis."""
+        for value in instance.axes:
+            self.input(value)
+        for node in topological(each.node for each in (*instance.left, *instance.right)):
+            self.node(node)
+        known = self.known
+        return replace(
+            instance,
+            inputs=(*(known[value] for value in instance.axes), *self.maps.values()),
+            left=tuple(known[value] for value in instance.left),
+            right=tuple(known[value] for value in instance.right),
+            conditions=tuple(each for each in instance.conditions if not self.of_axis(each)),
+        )
+
     def of_axis(self, scalar: Scalar) -> bool:
         names = (node.name for node in walk(scalar) if isinstance(node, Sym))
         return any(name in self.own or name.startswith(self.derived) for name in names)
 
     def size(self, size: Dim) -> Dim:
         """A size; one that is computed from those of the axis is unknown, and may be 0."""
-        if not isinstance(size, Scalar) or not self.of_axis(size):
-            return size
-        if isinstance(size, Sym):
+        if not isinstance(size, Scalar) or isinstance(size, Sym) or not self.of_axis(size):
             return size
         return self.sizes.setdefault(size, Sym._make(0, f"size{len(self.sizes)}_"))
 
     def input(self, value: Value) -> None:
         shape = tuple(self.size(size) for size in value.type.shape)
-        axes = frozenset(self.labels.get(value, {}))
-        for k, size in enumerate(value.type.shape):
-            if isinstance(size, Scalar) and self.of_axis(size):
-                axes |= {k}
+        sizes = enumerate(value.type.shape)
+        axes = {k for k, size in sizes if isinstance(size, Scalar) and self.of_axis(size)} | set(self.labels[value])
         if not isinstance(value.node, Input):
             raise NoMap
         self.known[value] = retyped(value.node, TensorType(value.type.dtype, shape))
-        self.axes[value] = axes
+        self.axes[value] = frozenset(axes)
 
     def node(self, node: object) -> None:
         if isinstance(node, ScopeNode):
@@ -126,11 +152,6 @@ class _Work:
                 self.known[value], self.axes[value] = value, frozenset()
         elif not isinstance(node, Input) or Value(node) not in self.known:
             raise NoMap
-
-    def map(self, key: tuple[object, ...], dtype: DType, shape: tuple[Dim, ...]) -> Value:
-        if key not in self.maps:
-            self.maps[key] = input_value(f"map{len(self.maps)}_", TensorType(dtype, shape))
-        return self.maps[key]
 
 
 class _Scope:
@@ -150,7 +171,7 @@ class _Scope:
         single: dict[Scalar, Scalar] = {}
         for each, old, new in zip(scope.iters, scope.extents, extents, strict=True):
             if isinstance(old, Scalar) and work.of_axis(old):
-                self.enter(each, new)
+                self.extents[each] = new
                 if each not in alone:
                     raise NoMap
                 axes.add(alone[each])
@@ -162,11 +183,8 @@ class _Scope:
         # where there is one position on the axis it stands for one on each of several
         work.axes[Value(self.node)] = frozenset(axes)
 
-    def enter(self, each: Iter, extent: Dim) -> None:
-        self.extents[each] = extent
-
     def inside(self, node: Scalar) -> bool:
-        """Whether an expression has to do with the axis."""
+        """Return whether an expression has to do with the axis."""
         return any(each in self.extents for each in node.free) or self.work.of_axis(node)
 
     def value(self, node: Scalar) -> Scalar:
@@ -179,10 +197,9 @@ class _Scope:
             extents: list[Scalar] = []
             for each, extent in zip(node.iters, node.extents, strict=True):
                 extents.append(as_scalar(self.work.size(extent)))
+                self.extents.pop(each, None)
                 if self.work.of_axis(extent):
-                    self.enter(each, self.work.size(extent))
-                else:
-                    self.extents.pop(each, None)
+                    self.extents[each] = extents[-1]
             where = None if node.where is None else self.condition(node.where)
             body = self.value(node.body)
             self.extents = outer
@@ -196,14 +213,13 @@ class _Scope:
         raise NoMap
 
     def condition(self, node: Scalar) -> Scalar:
-        """What restricts positions holds at every axis: it is one arbitrary condition on positions of all of them."""
+        """Rewrite a restriction of positions, which holds at every axis: it is one arbitrary condition on positions of all of them."""
         if not self.inside(node):
             return node
         if isinstance(node, Apply) and node.name == "and":
             return apply("and", *(self.condition(arg) for arg in node.args))
         if isinstance(node, Apply) and node.name in _CONDITIONS:
-            found, _ = self.named("where", node, DType.F32)
-            return apply("==", found, num(1))
+            return apply("==", self.named("where", node, DType.F32), num(1))
         raise NoMap
 
     def read(self, node: Read) -> Scalar:
@@ -223,28 +239,27 @@ class _Scope:
                 if node.other is not None and not (isinstance(size, Sym) and size.least):
                     raise NoMap  # on an axis without positions no map leads to one
                 asked.append((place, size))
-                index.append(self.named("map", place, DType.I64, size)[0])
+                index.append(self.named("map", place, DType.I64, size))
         found = read(node.operand, tuple(index), None if node.other is None else self.value(node.other))
         if not asked or node.other is None:
             return found
         inside: Scalar = num(1)
         for place, size in asked:
             # outside on one axis is outside
-            inside = apply("*", inside, self.named("inside", place, DType.F32, size)[0])
+            inside = apply("*", inside, self.named("inside", place, DType.F32, size))
         if isinstance(node.other, Num) and node.other.value == 0:
             return apply("*", inside, found)
         return apply("select", apply("==", inside, num(1)), found, self.value(node.other))
 
-    def named(self, kind: str, node: Scalar, dtype: DType, size: Dim | None = None) -> tuple[Scalar, Value]:
+    def named(self, kind: str, node: Scalar, dtype: DType, size: Dim | None = None) -> Scalar:
         """A function of the positions in an expression, the same for the same expression."""
-        free = [each for each in walk(node) if isinstance(each, Iter)]
-        if any(each not in self.extents for each in free) or any(
-            isinstance(each, Read | Reduce) for each in walk(node)
-        ):
+        free = tuple(dict.fromkeys(each for each in walk(node) if isinstance(each, Iter)))
+        if any(each not in self.extents for each in free) or any(isinstance(e, Read | Reduce) for e in walk(node)):
             raise NoMap
-        places: dict[Scalar, Scalar] = {each: iterator(f"x{k}") for k, each in enumerate(dict.fromkeys(free))}
-        shape = tuple(self.extents[each] for each in dict.fromkeys(free))
-        value = self.work.map((kind, rebuild(node, places.get), size, shape), dtype, shape)
+        places: dict[Scalar, Scalar] = {each: iterator(f"x{k}") for k, each in enumerate(free)}
+        shape, maps = tuple(self.extents[each] for each in free), self.work.maps
+        key = (kind, rebuild(node, places.get), size, shape)
+        value = maps.setdefault(key, input_value(f"map{len(maps)}_", TensorType(dtype, shape)))
         if value not in self.args:
             self.args.append(value)
-        return read(self.args.index(value), tuple(dict.fromkeys(free))), value
+        return read(self.args.index(value), free)

@@ -1,7 +1,8 @@
-"""What a rule, and all that it uses, asks of axes: both sides evaluated with opaque ones. docs/proofs.md, "Ranks", Lemmas 1 and 3.
+"""Abstract interpretation of a rule, and of all that it uses, over opaque axes. docs/proofs.md, "Ranks", Lemmas 1 and 3.
 
-Every expression is given a kind: a number, a list with an entry for every axis of some segments, a list of positions in such a list,
-a position, a number of axes. What is allowed is listed; any other question is `Unnatural`, and nothing is concluded about other ranks.
+Every expression is given a kind: a number, a list with an entry for every axis of some sets, a list of positions in such a list, a
+position, a number of axes. What is allowed is listed; any other question is `NotRankPolymorphic`, and nothing is concluded about
+other ranks.
 """
 
 from __future__ import annotations
@@ -13,28 +14,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslc.ir.dtype import DTYPES
-from dslc.prove.ranks.bound import padded
-from dslc.prove.ranks.kinds import (
+from dslc.prove.instances.axis_operators import Operators, UnknownFlag
+from dslc.prove.instances.axis_sets import (
+    AllAxes,
+    AxisList,
+    AxisSets,
     Count,
     Entries,
-    Every,
     Fixed,
     Linear,
+    NotRankPolymorphic,
     Number,
     One,
     Pack,
     Part,
     Place,
-    Places,
-    Segments,
     Spaces,
     Tensor,
     Truth,
-    Unnatural,
 )
-from dslc.prove.ranks.lists import NUMBER, ONE
-from dslc.prove.ranks.operators import Operators, UnknownFlag
-from dslc.prove.ranks.values import AxisEnv
+from dslc.prove.instances.axis_values import NUMBER, ONE, AxisEnv
+from dslc.prove.instances.batches import broadcast_guards, guards_of, padded
 from dslc.prove.terms import unknown_operators
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.walk import walk_expr
@@ -45,7 +45,7 @@ MOST_FLAGS = 4  #: booleans whose values are tried in every combination
 
 @dataclass(frozen=True, slots=True)
 class AxesReading:
-    """What a rule says of axes, for some values of its flags.
+    """Demands of a rule on axes, for some values of its flags.
 
     `packs` go together axis by axis. `named`: attributes that name one axis; `needed`: lists of axes that must keep one; `alike`: no
     attribute tells axes apart, and no product of sizes occurs; `padded`: packs that are looked at in their longest shape.
@@ -56,7 +56,7 @@ class AxesReading:
     spaces: Spaces
     packs: frozenset[str]
     named: tuple[str, ...]
-    needed: tuple[Segments, ...]
+    needed: tuple[AxisSets, ...]
     alike: bool
     padded: frozenset[str]
     natural: bool
@@ -70,12 +70,12 @@ Readings = Mapping[tuple[tuple[str, bool], ...], AxesReading]
 
 
 def natural(sub: SubstitutionDef) -> Readings | None:
-    """What a rule says of axes, for all values of its flags; None where it is not natural."""
+    """Demands of a rule on axes, for all values of its flags; None where it is not natural."""
     found = _readings(sub)
     return found if found is not None and all(each.natural for each in found.values()) else None
 
 
-def telling_rank(sub: SubstitutionDef) -> int | None:
+def sufficient_rank(sub: SubstitutionDef) -> int | None:
     """The rank at which a pack shows how the rule treats it at any rank; None where no such rank is known.
 
     1 where every function on lists treats each axis by itself and keeps their order; 2 where axes are also picked by attributes, and
@@ -89,7 +89,7 @@ def telling_rank(sub: SubstitutionDef) -> int | None:
 
 
 def excludes_ranks(sub: SubstitutionDef) -> bool:
-    """Whether guards may let some ranks in and keep smaller ones out, in the rule or in what it uses."""
+    """Return whether guards may let some ranks in and keep smaller ones out, in the rule or in what it uses."""
     found = _readings(sub)
     return found is None or any(each.ranked or each.apart for each in found.values())
 
@@ -109,7 +109,7 @@ def _readings(sub: SubstitutionDef) -> Readings | None:
                 flags = (*flags, unknown.name)
                 if len(flags) > MOST_FLAGS:
                     return None
-    except (Unnatural, RecursionError):
+    except (NotRankPolymorphic, RecursionError):
         return None
 
 
@@ -117,16 +117,13 @@ class _Rule(Operators):
     """One reading of a rule."""
 
     def __init__(self, sub: SubstitutionDef, flags: Mapping[str, bool]) -> None:
+        super().__init__()
         self.sub, self.flags = sub, flags
-        self.spaces = Spaces()
-        self.named: dict[str, None] = {}
-        self.needed: dict[Segments, None] = {}
-        self.folds = self.shown = self.apart = self.ranked = self.guarding = False
-        #: attributes, with the segments of the tensor along whose axes they are counted
-        self.counted: list[tuple[Place | Places | Every, Segments]] = []
+        self.needed: dict[AxisSets, None] = {}
+        self.ranked = False
         terms = unknown_operators(sub)
         if terms is None:
-            raise Unnatural("a term of which nothing is known")
+            raise NotRankPolymorphic  # a term of which nothing is known
         self.terms = terms
         self.longest = _longest(sub)
 
@@ -135,7 +132,7 @@ class _Rule(Operators):
         env = AxisEnv(self.sub.module, rule=True)
         for param in syntax.params:
             if param.star or param.type is None or param.type.dims is None:
-                raise Unnatural("a parameter without a type")
+                raise NotRankPolymorphic  # a parameter without a type
             env.values.setdefault(param.type.name, NUMBER)
             if not self.longest.keys() & {node.id for node in walk_expr(param.type.dims) if isinstance(node, t.Name)}:
                 env.values[param.name] = Tensor(self.declared(param.type.dims, env))
@@ -162,8 +159,8 @@ class _Rule(Operators):
                 self.guard(condition, inner)
             self.statement(statement, inner)
         for name, one in zip(syntax.outputs, left, strict=True):
-            self.spaces.unify(self.segments(one), self.segments(inner.values[name]))
-        packs = {each.name for value in env.values.values() if isinstance(value, Entries) for each in value.segments
+            self.spaces.unify(self.sets(one), self.sets(inner.values[name]))
+        packs = {each.name for value in env.values.values() if isinstance(value, Entries) for each in value.sets
                  if isinstance(each, Pack)}  # fmt: skip
         if len({self.spaces.root(name) for name in packs}) != 1:
             self.spaces.loosen()
@@ -180,36 +177,36 @@ class _Rule(Operators):
         for pack, target in self.longest.items():
             try:
                 found = self.value(target, env)
-            except Unnatural:
+            except NotRankPolymorphic:
                 # of what the left side computes nothing is known yet
                 found = None
             if not isinstance(found, Entries) or not self.flat(found):
                 found = Entries(self.spaces.loosen())
-            own = env.values[pack] = Entries(self.segments(found), True, self.flat(found))
+            own = env.values[pack] = Entries(self.sets(found), True, self.flat(found))
             for param in self.sub.syntax.params:
                 if param.type is not None and any(
                     isinstance(node, t.Name) and node.id == pack for node in walk_expr(param.type)
                 ):
-                    env.values[param.name] = Tensor(own.segments, own.flat)
+                    env.values[param.name] = Tensor(own.sets, own.flat)
 
     def counts(self) -> None:
         """Attributes are positions in lists of all axes, as many as those along which they are counted."""
         for value, front in self.counted:
-            target = value.segments if isinstance(value, Every) else self.spaces.target(value)
+            target = value.sets if isinstance(value, AllAxes) else self.spaces.target(value)
             if not self.spaces.as_many(target, front):
                 # it names some of the axes only
                 self.spaces.loosen()
 
-    def declared(self, dims: tuple[t.Expr, ...], env: AxisEnv) -> Segments:
-        """The segments of a type, whose names become known."""
+    def declared(self, dims: tuple[t.Expr, ...], env: AxisEnv) -> AxisSets:
+        """The sets of a type, whose names become known."""
         out: list[Any] = []
         for element in dims:
             inner = element.value if isinstance(element, t.Pack) else element
             if isinstance(element, t.Pack):
                 if not isinstance(inner, t.Name):
-                    raise Unnatural("a list of sizes that is computed")
+                    raise NotRankPolymorphic  # a list of sizes that is computed
                 known = env.values.setdefault(inner.id, Entries((Pack(inner.id),), sizes=True))
-                out += self.segments(known)
+                out += self.sets(known)
             else:
                 for name in (node.id for node in walk_expr(inner) if isinstance(node, t.Name)):
                     env.values.setdefault(name, NUMBER)
@@ -227,7 +224,7 @@ class _Rule(Operators):
             else:
                 env.values[statement.target.name] = self.target(statement, None, env)
             return
-        raise Unnatural("a statement that is not understood")
+        raise NotRankPolymorphic  # a statement that is not understood
 
     # ---- guards ---------------------------------------------------------------------------------------------------
 
@@ -243,7 +240,7 @@ class _Rule(Operators):
             return
         try:
             self.natural_guard(condition, env)
-        except Unnatural:
+        except NotRankPolymorphic:
             self.spaces.loosen()
             self.guarding = True
             self.alike_guard(condition, env)
@@ -266,22 +263,22 @@ class _Rule(Operators):
                 others = any(isinstance(value, Number) and not isinstance(operand, t.Int)
                              for value, operand in zip(values, condition.operands, strict=True))  # fmt: skip
                 if equal and counted and others:
-                    raise Unnatural("a number that takes a rank or a position with it")
+                    raise NotRankPolymorphic  # a number that takes a rank or a position with it
                 return
             if (
                 equal
-                and any(isinstance(value, Every) for value in values)
-                and all(isinstance(v, Every | Places) for v in values)
+                and any(isinstance(value, AllAxes) for value in values)
+                and all(isinstance(v, AllAxes | AxisList) for v in values)
             ):
                 self.shown = True
                 return
             if equal and all(isinstance(value, Entries | Number) for value in values):
                 return
         if not isinstance(self.value(condition, env), Number | Truth | Entries):
-            raise Unnatural("a guard that is not understood")
+            raise NotRankPolymorphic  # a guard that is not understood
 
     def of_ranks(self, expr: Any, env: AxisEnv) -> bool:
-        """Whether ranks and the numbers of axes are all that an expression depends on."""
+        """Return whether ranks and the numbers of axes are all that an expression depends on."""
         if isinstance(expr, t.Binary):
             return self.of_ranks(expr.left, env) and self.of_ranks(expr.right, env)
         if isinstance(expr, t.Unary):
@@ -292,53 +289,53 @@ class _Rule(Operators):
             return all(self.of_ranks(arg, env) for arg in expr.args)
         if not isinstance(expr, t.Int | t.Name | t.Call):
             return False
-        return isinstance(expr, t.Int) or isinstance(self.value(expr, env), Count | Linear | Place | Places | Fixed)
+        return isinstance(expr, t.Int) or isinstance(self.value(expr, env), Count | Linear | Place | AxisList | Fixed)
 
     def natural_guard(self, condition: t.Expr, env: AxisEnv) -> None:
-        """What is asked must hold with fewer axes where it holds with all of them."""
+        """Look at a condition that must hold with fewer axes where it holds with all of them."""
         if (counted := _some(condition)) is not None:
             value = self.value(counted, env)
             if isinstance(value, Count):
-                self.needed[value.segments] = None
+                self.needed[value.sets] = None
                 return
         if (listed := _not_empty(condition)) is not None:
             value = self.value(listed, env)
-            if isinstance(value, Places):
-                self.needed[value.segments] = None
-            elif not isinstance(value, Every):
-                raise Unnatural("how many axes there are")
+            if isinstance(value, AxisList):
+                self.needed[value.sets] = None
+            elif not isinstance(value, AllAxes):
+                raise NotRankPolymorphic  # how many axes there are
             return
         if isinstance(condition, t.Compare) and condition.ops == ("==",):
             if self.defines(condition, env):
                 return
             one, other = (self.value(operand, env) for operand in condition.operands)
             if isinstance(one, Count) and isinstance(other, Place):
-                self.spaces.unify(one.segments, (Part(self.spaces.target(other), other.axis, -1),))
+                self.spaces.unify(one.sets, (Part(self.spaces.target(other), other.axis, -1),))
                 return
             if isinstance(one, Count) and isinstance(other, Fixed):
                 # the pack in front of the place was cut there
-                if other.at < 0 or self.spaces.normal(one.segments) != ONE * other.at:
-                    raise Unnatural("how many axes there are")
+                if other.at < 0 or self.spaces.normal(one.sets) != ONE * other.at:
+                    raise NotRankPolymorphic  # how many axes there are
                 return
-            if isinstance(one, Places | Every) and isinstance(other, Places | Every):
+            if isinstance(one, AxisList | AllAxes) and isinstance(other, AxisList | AllAxes):
                 self.equal_lists(one, other)
                 return
             if isinstance(one, Entries) and isinstance(other, Entries):
-                self.spaces.unify(one.segments, other.segments, equal_length=True)
+                self.spaces.unify(one.sets, other.sets, equal_length=True)
                 return
         found = self.value(condition, env)
         if not isinstance(found, Number | Truth | Entries) or (isinstance(found, Number) and found.folded):
-            raise Unnatural("a guard that is not understood")
+            raise NotRankPolymorphic  # a guard that is not understood
 
-    def equal_lists(self, one: Places | Every, other: Places | Every) -> None:
+    def equal_lists(self, one: AxisList | AllAxes, other: AxisList | AllAxes) -> None:
         """Equal lists of positions in one list are lists of the same axes."""
-        if isinstance(one, Every):
+        if isinstance(one, AllAxes):
             one, other = other, one
-        if isinstance(one, Every):
-            raise Unnatural("how many axes there are")
-        target = other.segments if isinstance(other, Every) else self.spaces.target(other)
+        if isinstance(one, AllAxes):
+            raise NotRankPolymorphic  # how many axes there are
+        target = other.sets if isinstance(other, AllAxes) else self.spaces.target(other)
         self.spaces.aim(one, target)
-        self.spaces.declare_equal(one.segments, other.segments)
+        self.spaces.declare_equal(one.sets, other.sets)
 
     def defines(self, condition: t.Compare, env: AxisEnv) -> bool:
         """`c * prod(S) == 1` for a number c that stands in no other guard and in no type: at every rank there is such a c."""
@@ -359,21 +356,14 @@ class _Rule(Operators):
 
 def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
     """The packs of which a guard says what they broadcast to, and of which nothing else is asked; with that list."""
-    found: dict[str, t.Expr] = {}
     only = padded(sub)
-    for statement in sub.syntax.left:
-        for condition in statement.conditions if isinstance(statement, t.Where) else ():
-            if isinstance(condition, t.Compare) and condition.ops == ("==",):
-                call, target = condition.operands
-                if (
-                    isinstance(call, t.Call)
-                    and call.function == "broadcast"
-                    and target in call.args
-                    and len(call.args) == 2
-                ):
-                    names = [arg.id for arg in call.args if isinstance(arg, t.Name) and arg.id in only]
-                    found.update((name, target) for name in names)
-    return found
+    return {
+        arg.id: target
+        for call, target in broadcast_guards(guards_of(sub))
+        if target in call.args and len(call.args) == 2
+        for arg in call.args
+        if isinstance(arg, t.Name) and arg.id in only
+    }
 
 
 def _of_types(condition: t.Expr) -> bool:
