@@ -18,7 +18,7 @@ from dslc.search.runs.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class StandardNodes:
     """The same candidate with other words for what ONNX has no node for at this opset.
 
     Before: `hard_swish(X)` at opset 11, which is a kernel of its own. After: `mul(X, hard_sigmoid(X))`.

@@ -17,7 +17,7 @@ from dslc.ir.packed import PackedValues, packed, unpacked
 from dslc.processes.child import ready
 from dslc.processes.forked import Fork
 from dslc.processes.process import ProcessFailed
-from dslc.search.finders.looking import LeftOut
+from dslc.search.region_rewrites.region_log import SkippedRewrite
 
 NICE = 5  #: how much others come before it: whoever compiles kernels is waited for
 
@@ -27,7 +27,7 @@ class DerivedOperator:
     """The programs of one operator, the cheapest by estimate first, and one at unknown sizes that nobody may take."""
 
     programs: tuple[PricedProgram, ...]
-    left_out: LeftOut | None
+    skipped: SkippedRewrite | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class _Message:
     done: bool
     told: tuple[tuple[tuple[DerivationStep, ...], tuple[str, ...], float], ...]
     values: PackedValues
-    left_out: LeftOut | None
+    skipped: SkippedRewrite | None
 
 
 #: whoever asks, and the operator
 Task = tuple[str, Graph]
 
 
-class Beside:
+class BackgroundSearch:
     """Does searches, one after the other, in a fork of this process; call `close`.
 
     Whoever asks for one that it has not begun has it alone: nothing is searched twice.
@@ -113,7 +113,7 @@ class Beside:
             programs = [
                 PricedProgram(value, *told) for value, told in zip(unpacked(message.values), message.told, strict=True)
             ]
-            self._found[message.place] = DerivedOperator(tuple(programs), message.left_out) if message.done else None
+            self._found[message.place] = DerivedOperator(tuple(programs), message.skipped) if message.done else None
             until = OVER
 
 
@@ -128,7 +128,7 @@ def _serve(works: Sequence[Callable[[], DerivedOperator]], begun: memoryview, an
         try:
             found = work()
             told = tuple((one.steps, one.targets, one.seconds) for one in found.programs)
-            message = _Message(place, True, told, packed([one.value for one in found.programs]), found.left_out)
+            message = _Message(place, True, told, packed([one.value for one in found.programs]), found.skipped)
         except Exception:
             # whoever asks searches it, and fails where it can be told
             message = _Message(place, False, (), packed([]), None)

@@ -15,7 +15,7 @@ from dslc.search.runs.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)
-class Nearby:
+class Neighbourhood:
     """What was found on the way to the best, of what predictions cannot tell apart the graph with the fewest nodes, and what a sweep
     finds without one rule of the best.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dslc.codegen.host.ahead import Ahead
@@ -10,11 +10,11 @@ from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.fuse.fused import KERNELS as FUSED_KERNELS
 from dslc.fuse.fused import Fused, Fusing
-from dslc.fuse.kernels import kernels
+from dslc.fuse.kernels import kernels, unfold
 from dslc.fuse.templates import Templates
 from dslc.fuse.trials import Tried, WhyUnused
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, kernel_value
+from dslc.ir.graph import Call, Graph, Kernel, Value, kernel_value, replace
 from dslc.match.forms import stated_error
 from dslc.search.rewrites.candidate import KERNELS, Candidate
 from dslc.semantics.library import Rules
@@ -83,13 +83,16 @@ def fact_of_kernel(program: Graph) -> Fact:
     return Fact(KERNELS, program, Graph(program.inputs, kernel_value(program, program.inputs)))
 
 
-def told(rules: Rules, found: Fused) -> list[str]:
-    """What a report says of the kernels of a result: their nodes, in how many places, and what was measured."""
-    return [said(rules, kept.tried, kept.places) for kept in found.story.kept]
+def kernel_facts(program: Graph, leaves: Sequence[Value]) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+    """What each kernel of a program over some leaves means."""
+    given = dict(zip(program.inputs, leaves, strict=True))
+    for node in program.nodes():
+        if isinstance(node, Kernel):
+            yield fact_of_kernel(node.group), replace(unfold(Graph(program.inputs, node.args)).outputs, given)
 
 
-def said(rules: Rules, tried: Tried, places: int) -> str:
-    """What a report says of a kernel in so many places."""
+def describe_kernel(rules: Rules, tried: Tried, places: int) -> str:
+    """A line of a report about a kernel in so many places: its nodes, and what was measured."""
     words = " + ".join(node.op.rpartition(".")[2] for node in tried.program.nodes() if isinstance(node, Call))
     how = "" if places == 1 else f", in {places} places"
     how += f", by the template of {tried.lowering}" if tried.lowering else ""

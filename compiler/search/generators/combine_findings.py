@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dslc.deadline import TimeUp
-from dslc.search.finders.findings import Findings, gathered
 from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.generators.searches import limits_of, searched
+from dslc.search.region_rewrites.findings import Findings, gathered
 from dslc.search.rewrites.candidate import KERNELS, Candidate
 from dslc.search.runs.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class CombineFindings:
     """Kernels, derived programs and mutants that were measured, wherever they fit in what rules made: first as many as gain at once,
     then as moves of the strategy beside the rules.
 
@@ -49,7 +49,7 @@ class Gathered:
             if found is base:
                 return ()
             for step in found.path()[len(base.path()) :]:
-                run.kernels[step] = findings.said(step)
+                run.kernels[step] = findings.describe(step)
                 if step.facts and step.rule != KERNELS:
                     run.much.add(step)
             return (found,)
