@@ -30,10 +30,10 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Input, Node, ScopeNode, Value, topological
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
+from dslc.mutate.batch_tiling import overlapping
 from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.mutate.correct import Corrected, corrections
 from dslc.mutate.mutant import MutantOptions, made
-from dslc.mutate.overlapping import overlapping
 from dslc.mutate.problem import is_linear_region, problem_of, shape_of
 from dslc.mutate.search import search
 from dslc.onnx.importer import import_model

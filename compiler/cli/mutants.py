@@ -183,12 +183,11 @@ def _candidates(
 ) -> Iterator[tuple[Value, float | None, Value | None, bool]]:
     """Mutants, the limits and corrections that their rules state, and whether the search for them was complete."""
     from dslc.errors import error
+    from dslc.mutate.batch_tiling import overlapping, sheets
     from dslc.mutate.mutant import MutantOptions, made
-    from dslc.mutate.overlapping import overlapping
     from dslc.mutate.partial import applied, compiled
     from dslc.mutate.problem import is_linear_region, problem_of
     from dslc.mutate.search import search
-    from dslc.mutate.sheets import sheets
 
     graph = called.graph
     values = [value for node in graph.nodes() for value in (*node.args, *node.values)]

@@ -29,8 +29,19 @@ from dslc.ir.normal import Normalizer
 from dslc.mutate.cores import DERIVED as CORES_DERIVED
 from dslc.mutate.cores import Core, CoreNumbers, Place, arity, choices, instance, is_linear, operators, together
 from dslc.mutate.layouts import Layout, Shape, gathered, identity, inverse, whole_first
-from dslc.mutate.mutant import OPTIONS, Argument, Mutant, MutantOptions, MutantsFound, MutantStep, fraction, made
-from dslc.mutate.pool import Fitted, Operand, TensorPool
+from dslc.mutate.mutant import (
+    OPTIONS,
+    Argument,
+    Fitted,
+    Mutant,
+    MutantOptions,
+    MutantsFound,
+    MutantStep,
+    Operand,
+    TensorPool,
+    fraction,
+    made,
+)
 from dslc.mutate.problem import MutationProblem, shape_of
 from dslc.mutate.shapes import Shapes
 from dslc.mutate.ways import LayoutWays, middle
@@ -62,7 +73,7 @@ def search(rules: Rules, problem: MutationProblem, options: MutantOptions = OPTI
 
 
 class _Effort(Enum):
-    """What chains are made of: operators as they are, with other layouts of what the first ones take, with other attributes too."""
+    """The parts of chains: operators as they are, with other layouts of the first ones' operands, with other attributes too."""
 
     PLAIN = 0
     LAYOUTS = 1
@@ -282,8 +293,10 @@ class _Search:
     def _fitting(
         self, pool: TensorPool, op: str, cores: Sequence[Core], args: tuple[Argument, ...], last: bool
     ) -> list[Fitted]:
-        """The operator with each choice of attributes that takes tensors of these shapes, and, where it is the last one, gives one that
-        a way leads back from."""
+        """The operator with each choice of attributes that takes tensors of these shapes.
+
+        Where it is the last one, its result is one that a way leads back from.
+        """
         shapes = tuple(pool.shape(arg) for arg in args)
         key = (op, shapes, last, self._plain)
         found = self._cores.get(key)
@@ -318,7 +331,7 @@ class _Search:
         return found
 
     def _known(self, op: str, cores: Sequence[Core], ranks: tuple[int, ...]) -> tuple[tuple[Place, Place], ...] | None:
-        """Which sizes of tensors of some ranks divide each other, None where an operator takes no such tensors or is not linear.
+        """The sizes of tensors of some ranks that divide each other; None where an operator takes no such tensors, or is not linear.
 
         Asked of tensors of which all sizes are equal.
         """
@@ -355,7 +368,7 @@ class _Search:
                     self._chains(each, until)
 
     def _firsts(self, pool: TensorPool, end: float) -> list[TensorPool]:
-        """What is left after one operator: the cheapest of so many steps and on so many tensors, as none must crowd out others."""
+        """The pools after one operator: the cheapest of so many steps and on so many tensors, as none must crowd out others."""
         made: dict[tuple[int, int], list[TensorPool]] = {}
         until = self._now() + (end - self._now()) / 3
         count = len(pool.operands)
@@ -383,7 +396,7 @@ class _Search:
         return [one for several in zip_longest(*best) for one in several if one is not None]
 
     def _after(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> TensorPool | None:
-        """What is left after an operator; None where that was reached before, or costs too much."""
+        """The pool after an operator; None where that was reached before, or costs too much."""
         self.tried += 1
         constant = pool.are_constant(args)
         operations = pool.operations + (0.0 if constant else fitted.operations)
@@ -451,7 +464,7 @@ class _Search:
             self._when[best] = self._now() - self.began
 
     def _occurs(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> bool:
-        """Whether any of the region's elements is in the middle of a result: what is large is computed there first."""
+        """Return whether any of the region's elements is in the middle of a result: large ones are computed there first."""
         part = self._parts.get(fitted.scope)
         if part is None:
             part = self._parts[fitted.scope] = middle(fitted.scope, MIDDLE)
@@ -464,7 +477,7 @@ class _Search:
         return bool((self._sorted[np.searchsorted(self._sorted, some) % self._sorted.size] == some).any())
 
     def _places(self, layout: Layout, ties: bool, shape: Shape) -> Array:
-        """Where in an operator's result of a shape each element of the region's is."""
+        """The place in an operator's result of a shape of each element of the region's."""
 
         def places() -> Array:
             return gathered(layout, shape) if ties else gathered(inverse(layout), shape, self.wanted)
@@ -493,7 +506,7 @@ class _Search:
         return found
 
     def _is_new(self, mutant: Mutant, pool: TensorPool) -> bool:
-        """Whether it is neither the region itself nor, in its normal form, one that was found, nor as good as one."""
+        """Return whether it is neither the region itself nor, in its normal form, one that was found, nor as good as one."""
         shapes = tuple(pool.shape(arg) for arg in mutant.arguments)
         like = (tuple(step.core for step in mutant.before), mutant.core, shapes, round(mutant.share, 9))
         if like in self._kept:
@@ -522,7 +535,7 @@ def _in_turns(best: Sequence[Mutant]) -> list[Mutant]:
 
 
 def _slides(layout: Layout) -> bool:
-    """Whether a layout leaves the dimensions alone that windows slide over."""
+    """Return whether a layout leaves the dimensions alone that windows slide over."""
     return (
         len(layout.result) == len(layout.source) and layout.result[2:] == layout.source[2:] and not any(layout.shifts)
     )
@@ -534,6 +547,6 @@ def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
 
 
 def _computable(rules: Rules, problem: MutationProblem, options: MutantOptions) -> bool:
-    """Whether computing a region at its small sizes takes no longer than what is to be found in that time."""
+    """Return whether computing a region at its small sizes takes no longer than a search has time for."""
     operations = known_flops(expand(rules, problem.small.outputs))
     return operations is None or operations <= min(PACE * options.seconds, OPERATIONS)

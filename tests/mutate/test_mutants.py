@@ -17,11 +17,11 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import hole, program
+from dslc.mutate.batch_tiling import overlapping
 from dslc.mutate.cores import Core, CoreNumbers, choices
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of
 from dslc.mutate.layouts import alike, gathered, identity, inverse, laid, layouts
 from dslc.mutate.mutant import Argument, Mutant, MutantOptions, made
-from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import problem_of, shape_of
 from dslc.mutate.search import search

@@ -1,4 +1,4 @@
-"""What rules found in nodes that ONNX has, where its operators would be kernels: where nobody has their library these are slow."""
+"""Results of rules in nodes that ONNX has, where operators would be kernels: without their library these are slow."""
 
 from __future__ import annotations
 

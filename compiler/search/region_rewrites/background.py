@@ -24,7 +24,7 @@ NICE = 5  #: how much others come before it: whoever compiles kernels is waited 
 
 @dataclass(frozen=True, slots=True)
 class DerivedOperator:
-    """The programs of one operator, the cheapest by estimate first, and one at unknown sizes that nobody may take."""
+    """The programs of one operator, the cheapest by estimate first, and one at unknown sizes that may not be taken."""
 
     programs: tuple[PricedProgram, ...]
     skipped: SkippedRewrite | None
@@ -32,7 +32,7 @@ class DerivedOperator:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """What was found for the task of a place, where it was done: programs as their steps, targets and seconds, and their values."""
+    """The result of the task of a place, where it was done: programs as steps, targets and seconds, and their values."""
 
     place: int
     done: bool
@@ -55,7 +55,7 @@ class BackgroundSearch:
         self._places = {task: k for k, task in enumerate(tasks)}
         self._found: dict[int, DerivedOperator | None] = {}
         self._halts = 0
-        # of each task whether it is somebody's: both processes have this memory
+        # the tasks that are taken: both processes have this memory
         self._begun = memoryview(mmap.mmap(-1, max(1, len(tasks))))
         self._fork: Fork | None = None
         # where the system makes no process, whoever asks searches
@@ -63,7 +63,7 @@ class BackgroundSearch:
             self._fork = Fork(partial(_serve, list(tasks.values()), self._begun)) if tasks else None
 
     def derived(self, who: str, operator: Graph, until: Deadline) -> DerivedOperator | None:
-        """What it finds for an operator, which is waited for where it has begun; None where it has not, and where it failed.
+        """Return what it finds for an operator, and wait where it has begun; None where it has not, and where it failed.
 
         Raises TimeUp.
         """
@@ -84,7 +84,7 @@ class BackgroundSearch:
     def halted(self) -> Iterator[None]:
         """Leaves the processors to what is measured inside."""
         if not self._halts:
-            # a pipe holds little: who is not read from waits
+            # a pipe holds little: a process that is not read from waits
             self._receive(OVER)
         self._halts += 1
         try:

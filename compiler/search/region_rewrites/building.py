@@ -85,8 +85,10 @@ class Builder:
     # ---- estimates ---------------------------------------------------------------------------------------------
 
     def least(self, node: Node) -> float:
-        """Seconds that the operations of a sum of products take at the runtime's best; 0 where that is not known, or many of them are
-        by nothing."""
+        """Seconds that the operations of a sum of products take at the runtime's best.
+
+        0 where that is not known, or many of them are by nothing.
+        """
         profile = self.profiles.of(node)
         return 0.0 if profile is None or profile.loose else self._operating(node)
 
@@ -98,9 +100,11 @@ class Builder:
         return profile.operations / self.machine.peak
 
     def calls(self, nodes: Sequence[Node], most: float = inf) -> float:
-        """Seconds of those nodes that are operators and no weights, each in its fastest form. Where their operations alone take longer
-        than `most`, these seconds: nothing is measured. An operator that takes longer as it was measured than its operations say is
-        measured once more where it decides. Raises TimeUp."""
+        """Seconds of those nodes that are operators and no weights, each in its fastest form. Raises TimeUp.
+
+        Where their operations alone take longer than `most`, these seconds: nothing is measured. An operator that takes longer as it
+        was measured than its operations say is measured once more where it decides.
+        """
         own = [node for node in nodes if isinstance(node, Call) and not node.constant]
         least = sum(map(self._operating, own))
         if least > most:
@@ -118,8 +122,10 @@ class Builder:
     def cheapest(
         self, options: Iterable[tuple[tuple[Value, ...], T]], most: float, other_forms: bool = False
     ) -> list[tuple[float, T]]:
-        """Options whose programs take less than `most` seconds by estimate, with these, the cheapest first; `other_forms`: each of
-        their operators has another form. Raises TimeUp."""
+        """Options whose programs take less than `most` seconds by estimate, with these, the cheapest first. Raises TimeUp.
+
+        `other_forms`: each of their operators has another form.
+        """
         worth: list[tuple[float, T]] = []
         for results, option in options:
             nodes = topological(value.node for value in results)
@@ -201,13 +207,13 @@ class Builder:
         if with_kernels is None or any(
             node.constant and not all(value.type.is_static for value in node.values) for node in with_kernels.nodes()
         ):
-            # what weights give at unknown sizes nobody can write
+            # what weights give at unknown sizes cannot be written
             return None
         if not self.costs.target.measured:
             if not all(
                 readable(self.rules, one.group, self.opset) for one in with_kernels.nodes() if isinstance(one, Kernel)
             ):
-                # who plans the file would not know what it computes
+                # a plan of the file would not know what it computes
                 return None
             before, after = self.computed(fact.old), self.computed(with_kernels)
             return MeasuredRewrite(fact, with_kernels, (), before, after) if before < inf and after < inf else None
@@ -239,8 +245,10 @@ class Builder:
         return MeasuredRewrite(fact, with_kernels, tuple(kernels), before, after, bare=bare)
 
     def one_kernel(self, fact: Fact) -> MeasuredRewrite | None:
-        """A program as another form of the kernel of its nodes, in the first form that its operators have; None where that is no
-        kernel. Raises TimeUp."""
+        """A program as another form of the kernel of its nodes, in the first form that its operators have. Raises TimeUp.
+
+        None where that is no kernel.
+        """
         if not self.costs.target.measured:
             return None
         named = ((f"{name} of {fact.rule}", program) for name, program in forms(self.rules, fact.new, self.strict))
@@ -255,6 +263,7 @@ class Builder:
         return MeasuredRewrite(fact, whole, (found,), found.nodes, found.kernel, whole=True)
 
     def is_proved(self, fact: Fact) -> bool:
+        """Return whether a fact is proved by the exact prover."""
         return validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
 
     def seconds(self, program: Graph, library: Library | None) -> float:
@@ -271,8 +280,10 @@ class Builder:
         return min(self.trials.whole(whole, weights, library, turn) for turn in ("", *TURNS))
 
     def with_kernels(self, program: Graph) -> Graph | None:
-        """The program with each connected group of scopes, and of what is computed element by element next to them, as one kernel, and
-        operators that are faster so as kernels of another form."""
+        """The program with each connected group of scopes, and of pointwise nodes next to them, as one kernel.
+
+        Operators that are faster so are kernels of another form.
+        """
         around = Neighbours(program)
         inside = [node for node in around.nodes if isinstance(node, ScopeNode) or self.is_pointwise(node)]
         parts = [part for part in around.connected(inside) if any(isinstance(node, ScopeNode) for node in part)]
@@ -287,6 +298,6 @@ class Builder:
             return None
 
     def is_pointwise(self, node: Node) -> bool:
-        """Whether a node computes each element of its result of one of each operand."""
+        """Return whether a node computes each element of its result of one of each operand."""
         profile = self.profiles.of(node) if isinstance(node, Call) and len(node.types) == 1 else None
         return profile is not None and all(reach is Reach.OWN for reach in profile.reach)

@@ -158,8 +158,10 @@ class Derivations(HotOperators):
         return DerivedOperator(tuple(programs), skipped)
 
     def promising(self, programs: Sequence[PricedProgram], region: HotRegion, price: float) -> list[PricedProgram]:
-        """Those whose operators, as they are measured, and whose scopes, as they are estimated, take less than the region. Of programs
-        that a search holds to be dear, those whose operators have other forms, of which it knows nothing, are priced, too."""
+        """Programs whose operators, as they are measured, and scopes, as they are estimated, take less than the region.
+
+        Of programs that a search holds to be dear, those whose operators have other forms, of which it knows nothing, are priced, too.
+        """
         builder = self.builder
         formed = builder.cheapest((((each.value,), each) for each in programs[PRICED:]), price, other_forms=True)
         own = [*programs[:PRICED], *(each for _, each in formed[:FORMED])]

@@ -49,7 +49,7 @@ class Finding:
         return self.before - self.after
 
     def places(self, graph: Graph) -> Iterator[tuple[tuple[Value, ...], dict[Value, Value]]]:
-        """Where its old program stands in a graph: what its holes stand for, and what may stand for which values there."""
+        """The places of its old program in a graph: values of its holes, and what may stand for which values there."""
         for holes, values in places_of(self.fact.old, graph):
             if tuple(value.constant for value in holes) == self.weights:
                 new = dict(zip(values, instantiated(self.program, holes), strict=True))
@@ -95,7 +95,7 @@ class FindingStore:
         return sorted((one for own in self.by_program.values() for one in own), key=lambda one: -one.saving)
 
     def fitting(self, graph: Graph) -> tuple[Finding, ...]:
-        """Those that fit somewhere in a graph."""
+        """Findings that fit somewhere in a graph."""
         return tuple(one for one in self.all() if next(one.places(graph), None) is not None)
 
     def saving(self, graph: Graph) -> float:
@@ -123,7 +123,7 @@ class Findings:
         return ()
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
-        """What each finding rests on, at each of its places."""
+        """Yield the facts that each finding rests on, at each of its places."""
         for one in self.found:
             for holes, _ in one.places(graph):
                 self._tell_costs(one, holes)

@@ -28,8 +28,10 @@ _BUILT = (WhyUnused.DIFFERS, WhyUnused.SLOWER, WhyUnused.NOT_RUN)
 
 @dataclass(frozen=True, slots=True)
 class Fusions:
-    """Where kernels are looked for: the model's opset, the sizes at which it is measured, the clock of the run, and the templates of
-    lowerings."""
+    """A search for kernels.
+
+    The model's opset, the sizes at which it is measured, the clock of the run, and the templates of lowerings.
+    """
 
     rules: Rules
     costs: CostModel
@@ -42,8 +44,10 @@ class Fusions:
     unfinished: set[Candidate] = field(default_factory=set)
 
     def of(self, base: Candidate, until: Deadline, hurried: bool = False) -> tuple[list[Candidate], Fused]:
-        """A candidate with some of its nodes as kernels, the best by prediction first, and the story. Asked again about one for which
-        there was no time, it goes on there. `hurried`: kernels are tried at once, at guessed prices."""
+        """A candidate with some of its nodes as kernels, the best by prediction first, and the story.
+
+        Asked again about one for which there was no time, it goes on there. `hurried`: kernels are tried at once, at guessed prices.
+        """
         begun = self.begun.get(base)
         if begun is None:
             begun = self.begun[base] = Fusing(
@@ -68,7 +72,7 @@ class Fusions:
         return made, found
 
     def prepare(self, ahead: Ahead) -> None:
-        """Has other variants of the kernels that were tried compiled while somebody else uses the time."""
+        """Have other variants of the kernels that were tried compiled in the time of others."""
         for fusing in self.begun.values():
             fusing.trials.prepare(ahead)
 
@@ -84,7 +88,7 @@ def fact_of_kernel(program: Graph) -> Fact:
 
 
 def kernel_facts(program: Graph, leaves: Sequence[Value]) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
-    """What each kernel of a program over some leaves means."""
+    """Yield a fact for each kernel of a program over some leaves."""
     given = dict(zip(program.inputs, leaves, strict=True))
     for node in program.nodes():
         if isinstance(node, Kernel):
@@ -107,7 +111,7 @@ def describe_kernel(rules: Rules, tried: Tried, places: int) -> str:
 
 
 def unbuilt(found: Fused) -> str:
-    """Why there are no kernels although a compiler was found: it made none of them; empty where it made one, or was not asked."""
+    """The reason why a compiler made none of the kernels; empty where it made one, or was not asked."""
     dropped = found.story.dropped
     failed = [one for one in dropped if one.why is WhyUnused.NOT_BUILT]
     if not failed or found.story.kept or any(one.why in _BUILT for one in dropped):

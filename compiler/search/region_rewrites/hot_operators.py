@@ -62,7 +62,7 @@ class HotOperators:
         raise NotImplementedError
 
     def promising(self, programs: Sequence[PricedProgram], region: HotRegion, price: float) -> list[PricedProgram]:
-        """Those that are worth building where a region takes so many seconds. Raises TimeUp."""
+        """Programs that are worth building where a region takes so many seconds. Raises TimeUp."""
         raise NotImplementedError
 
     def fact(self, derived: PricedProgram, program: Graph, site: MatchSite) -> Fact | None:
@@ -124,7 +124,7 @@ class HotOperators:
         return ()
 
     def visit(self, region: HotRegion, around: Neighbours, owned: set[Node]) -> Visit:
-        """What is to be tried in the place of a region. Raises TimeUp."""
+        """Programs that are to be tried in the place of a region. Raises TimeUp."""
         programs, price = self.programs(region.program), self.builder.formed(region)
         promising = self.promising(programs, region, price)
         spent = [self.builder.spent.get(place[0], inf) for place in region.places]
@@ -185,8 +185,10 @@ def _pointwise_below(rules: Rules, node: Call, around: Neighbours) -> tuple[Call
 
 
 def _selecting(rules: Rules, node: Call, below: tuple[Call, ...]) -> tuple[Call, ...]:
-    """Of what is computed below a node what moves elements, down to the last that repeats some, leaves some out, or pads: windows
-    are in there. What is below these, changes of layout and sums with a bias, is another operator's, and only hides them."""
+    """Of what is computed below a node what moves elements, down to the last that repeats some, leaves some out, or pads.
+
+    Windows are in there. What is below these, changes of layout and sums with a bias, is another operator's, and only hides them.
+    """
     moved: dict[Call, None] = {node: None}
     for one in below:
         if any(one.values[0] in user.args for user in moved) and is_moved(rules, one):

@@ -218,7 +218,7 @@ class MutantChains:
     def _over(
         self, value: Value, between: Sequence[tuple[Call, int]], layout: ScopeNode | None, laid: Value
     ) -> Value | None:
-        """What is computed element by element, of something else; weights are laid out as well where there is a `layout` of `laid`."""
+        """Compute element by element of another value; weights are laid out as well where there is a `layout` of `laid`."""
         try:
             for call, at in reversed(between):
                 args = [
@@ -257,7 +257,7 @@ def _whole(region: Graph, leaves: Sequence[Value], end: Value, one: _Partial) ->
 
 
 def _laid(layout: ScopeNode, taken: Value, weight: Value) -> Value:
-    """What a layout of `taken` makes of a weight that is read along with it. Raises ValueError."""
+    """Lay out a weight as a layout of `taken` does that is read along with it. Raises ValueError."""
     shape, rank = taken.type.sizes, len(weight.type.shape)
     pairs = zip(weight.type.sizes, range(len(shape) - rank, len(shape)), strict=True)
     body = read(0, tuple(num(0) if size == 1 else traversal(axis) for size, axis in pairs))

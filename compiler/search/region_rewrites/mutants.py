@@ -21,16 +21,14 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
-from dslc.mutate.boxed import whole
+from dslc.mutate.batch_tiling import overlapping, sheets
 from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of, wrong_at
+from dslc.mutate.images import whole
 from dslc.mutate.mutant import MutantOptions, made
-from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import PartialMutant, PartialRule, applied, sites
-from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of
-from dslc.mutate.regions import regions
+from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of, regions
 from dslc.mutate.search import search
-from dslc.mutate.sheets import sheets
 from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
 from dslc.search.region_rewrites.background import DerivedOperator, Task
@@ -121,8 +119,10 @@ class Mutants(HotOperators):
         )
 
     def at_its_best(self, region: HotRegion) -> bool:
-        """Return whether an operator, as it is or as a kernel of another form, takes no longer than the fastest form that it may
-        become, and a region no longer than such an operator of it."""
+        """Return whether a region takes no longer than an operator of it, in the fastest form that it may become.
+
+        A single operator may be a kernel of another form already.
+        """
         builder, place = self.builder, region.places[0]
         node = max(place, key=builder.costs.cost)
         price = builder.costs.cost(node) if len(place) > 1 else region.price
@@ -132,8 +132,10 @@ class Mutants(HotOperators):
         return plain or HotOperators.at_its_best(self, region)
 
     def least(self, node: Call) -> float:
-        """Estimated seconds of the fastest form that an operator may become: a product of matrices, or minimal filtering of what it
-        would be without steps, gaps and groups."""
+        """Estimated seconds of the fastest form that an operator may become.
+
+        That is a product of matrices, or minimal filtering of what it would be without steps, gaps and groups.
+        """
         program, _ = abstracted(node.values, leaves_of((node,)))
         if program not in self._fastest:
             builder = self.builder
@@ -243,8 +245,10 @@ class Mutants(HotOperators):
     def _corrected_of(
         self, old: Value, cheap: Sequence[tuple[float, PricedProgram]], price: float
     ) -> list[PricedProgram]:
-        """Programs with their corrections, the cheapest as they are first: of what is estimated to be cheap, much is wrong or has no
-        form."""
+        """Programs with their corrections, the cheapest as they are first.
+
+        Of what is estimated to be cheap, much is wrong or has no form.
+        """
         builder, rules = self.builder, self.builder.rules
         kept: dict[Value, PricedProgram] = {}
         corrected = 0

@@ -58,8 +58,10 @@ class MeasuredRewrite:
 
 @dataclass(frozen=True, slots=True)
 class RejectedByEstimate:
-    """The cheapest program of a region none of whose programs is worth building: seconds by estimate, and those of the region, which
-    may be a kernel of another form (`formed`)."""
+    """The cheapest program of a region none of whose programs is worth building: seconds, and those of the region.
+
+    `formed`: the region may be a kernel of another form.
+    """
 
     rule: str
     words: str
@@ -96,8 +98,10 @@ def _operators(program: Graph) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HotRegion:
-    """A program that several places of a graph compute, the calls of each place (the one that gives the result first), and the seconds
-    of one of them."""
+    """A program that several places of a graph compute, and the seconds of one of them.
+
+    `places` are the calls of each, the one that gives the result first.
+    """
 
     program: Graph
     places: tuple[tuple[Call, ...], ...]
@@ -120,7 +124,7 @@ class MatchSite:
 
 @dataclass(slots=True)
 class Visit:
-    """What is to be tried in the places of one region: facts, each with the program that it was made of, the cheapest first.
+    """Programs to be tried in the places of one region: facts, each with the program that it was made of, the cheapest first.
 
     `found`: programs that there are; `beaten`: seconds that the region takes by now, as a kernel.
     """
@@ -167,8 +171,10 @@ class SearchLog:
             self.skipped[region.program] = visit.skipped
 
     def add(self, one: MeasuredRewrite, beaten: float, margin: float, independent: bool) -> None:
-        """Keeps a measurement, and takes what is faster than the region, than a kernel there (`beaten` seconds), and than all others;
-        where `independent`, what needs no library comes first, and one kernel stands beside that."""
+        """Keep a measurement, and take what is faster than the region, than a kernel there (`beaten` seconds), and than others.
+
+        Where `independent`, what needs no library comes first, and one kernel stands beside that.
+        """
         self.measured.append(one)
         old = one.fact.old
         if one.ratio < margin or one.after * margin >= beaten:

@@ -48,7 +48,7 @@ class RegionSource(Protocol):
         """The regions of a candidate, what is to be visited first at first. Raises TimeUp."""
 
     def visit(self, region: HotRegion, around: Neighbours, owned: set[Node]) -> Visit:
-        """What is to be tried in the place of a region, without nodes that other regions own. Raises TimeUp."""
+        """Programs to be tried in the place of a region, without nodes that other regions own. Raises TimeUp."""
 
     def least(self, node: Call) -> float:
         """Seconds that an operator takes in the fastest form that it may have."""
@@ -67,8 +67,11 @@ class RegionRewriter:
     independent_first: bool = False
 
     def proposals(self, base: Candidate) -> Iterator[tuple[Sequence[Candidate], SearchLog]]:
-        """What each unit of work finds, with the log so far: a candidate with everything that is faster by then, and one with those
-        programs alone that are one kernel each. After a log that is late it may be asked again when there is more time."""
+        """Yield what each unit of work finds, with the log so far.
+
+        A candidate with everything that is faster by then, and one with those programs alone that are one kernel each. After a log
+        that is late it may be asked again when there is more time.
+        """
         log, around = SearchLog(), Neighbours(base.graph)
         regions: Sequence[HotRegion] | None = None
         while regions is None:
@@ -155,8 +158,10 @@ class RegionRewriter:
         return [each for each in (one, whole) if each is not None]
 
     def _is_of_matrices(self, derived: PricedProgram) -> bool:
-        """Return whether a program's operators are products of matrices and no others: kernels of these are hardly slower than the
-        runtime's."""
+        """Return whether a program's operators are products of matrices and no others.
+
+        Kernels of these are hardly slower than the runtime's.
+        """
         rules = self.source.builder.rules
         calls = [node for node in derived.calls if not node.constant]
         programs = [abstracted(node.values, leaves_of((node,)))[0] for node in calls]

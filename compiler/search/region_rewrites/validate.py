@@ -70,13 +70,13 @@ class Rewrite:
     new: Value
 
 
-#: what is to be proved: a fact, a rewrite that some fact must account for, or a rule's name where nobody says what it replaced
+#: a fact, a rewrite that some fact must account for, or a rule's name where it is not known what it replaced
 Claim = Fact | Rewrite | str
 
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """How the rewrites of each rule were proved; `failed` names a rule that changes what a program computes, and why.
+    """Proofs of the rewrites of each rule; `failed` names a rule that changes what a program computes, and why.
 
     `unproved` names the rules that may be used only where their rewrites are proved here, and some of which are not.
     """
@@ -89,12 +89,12 @@ class Validated:
 
     @property
     def usable(self) -> bool:
-        """Whether the candidate may be taken."""
+        """Return whether the candidate may be taken."""
         return not self.failed and not self.unproved
 
 
 def claims_of(candidate: Candidate) -> Iterator[Claim]:
-    """What a candidate rests on, in order: the facts of each step, or the rewrites that its graph tells of."""
+    """Claims of a candidate, in order: the facts of each step, or the rewrites that its graph tells of."""
     for step in candidate.path():
         if step.parent is None:
             continue
@@ -340,7 +340,7 @@ def _between(rewrite: Rewrite, cut: set[Value]) -> ClaimSides | None:
 
 
 def _free(value: Value) -> bool:
-    """Whether a value of a graph can be any tensor of its type, whatever the others are."""
+    """Return whether a value of a graph can be any tensor of its type, whatever the others are."""
     return isinstance(value.node, Input)
 
 
@@ -393,7 +393,7 @@ def _met(rewrite: Rewrite, cut: set[Value]) -> set[Value]:
 
 
 def _inside(rewrite: Rewrite, cut: set[Value]) -> set[Value]:
-    """What a walk down from either side comes upon, the cut included; no more than is looked at."""
+    """Values of a walk down from either side, the cut included; no more than is looked at."""
     found: set[Value] = set()
     stack = [rewrite.old, rewrite.new]
     while stack and len(found) <= 2 * WHOLE:
@@ -439,13 +439,13 @@ def _small(value: Value, most: int = SMALL) -> bool:
 
 
 def _holds(value: Value, others: set[Value]) -> bool:
-    """Whether another of the values lies near below a value."""
+    """Return whether another of the values lies near below a value."""
     below = _near(value, set(), FAR)[0]
     return any(other in below for other in others if other != value)
 
 
 def _boundary(root: Value, stop: set[Value], limit: int) -> set[Value]:
-    """Where a walk from a value ends that goes through no value of `stop` and through `limit` nodes at most."""
+    """Ends of a walk from a value that goes through no value of `stop` and through `limit` nodes at most."""
     return _near(root, stop, limit)[1]
 
 
