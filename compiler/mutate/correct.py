@@ -20,12 +20,11 @@ from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
 from dslc.mutate.fused import fused
 from dslc.mutate.images import part, whole
-from dslc.mutate.problem import shape_of
+from dslc.mutate.problem import expanded, shape_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.partial.difference import Difference, difference, restricted
 from dslc.prove.partial.draws import NotCompared
 from dslc.prove.strided import Box, mask_of, strided_boxes
-from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, rules_cache
 
@@ -75,7 +74,7 @@ class Corrected:
         if not _covers(rules, self.old, self.mutant, self.boxes):
             return False
         if self.own is not None:
-            return is_right(rules, self.old, self.own, self.boxes)
+            return _equal(rules, self.old, self.own, self.boxes)
         try:
             region = whole(rules, self.old)
             return all(
@@ -106,31 +105,17 @@ def differing(rules: Rules, old: Value, mutant: Value, seconds: float = 10.0) ->
     return found
 
 
-def _equal(rules: Rules, scope: Value, made: Value) -> bool:
-    if scope == made:
-        return True
+def _equal(rules: Rules, old: Value, new: Value, boxes: tuple[Box, ...] | None = None) -> bool:
+    """Return whether two values are proved to be equal, inside of some boxes where these are given; decided once."""
     cache = rules_cache(rules, "parts of regions")
-    key = (scope, made)
+    key = (old, new, boxes)
     if key not in cache:
-        try:
-            cache[key] = isinstance(compare(rules, (scope,), expand(rules, (made,)), seconds=PROVING), Equal)
-        except (Mismatch, EvalError):
-            cache[key] = False
-    return bool(cache[key])
-
-
-def is_right(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> bool:
-    """Return whether a correction of an author's own is proved to be the region inside of some boxes."""
-    cache = rules_cache(rules, "corrections of one's own")
-    key = (old, own, tuple(boxes))
-    if key not in cache:
-        try:
-            sides = [restricted(value, boxes, inside=True) for value in expand(rules, (old, own))]
-            cache[key] = old.type == own.type and isinstance(
-                compare(rules, sides[:1], sides[1:], seconds=PROVING), Equal
-            )
-        except (Mismatch, EvalError):
-            cache[key] = False
+        cache[key] = old == new
+        sides = expanded(rules, (old, new))
+        if old != new and old.type == new.type and sides is not None:
+            if boxes is not None:
+                sides = tuple(restricted(value, boxes, inside=True) for value in sides)
+            cache[key] = isinstance(compare(rules, sides[:1], sides[1:], seconds=PROVING), Equal)
     return bool(cache[key])
 
 
@@ -266,7 +251,7 @@ def corrections(
         return []
     if not found.boxes:
         return [Corrected(old, mutant, ())]
-    if own is not None and is_right(rules, old, own, found.boxes):
+    if own is not None and _equal(rules, old, own, found.boxes):
         return [Corrected(old, mutant, found.boxes, own=own)]
     if own is not None and wrong_at(rules, old, own, found.boxes) is not None:
         return []

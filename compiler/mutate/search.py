@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
 from heapq import nsmallest
 from itertools import combinations, permutations, product, zip_longest
@@ -80,58 +80,39 @@ class _Effort(Enum):
     ATTRIBUTES = 2
 
 
-@dataclass(slots=True)
 class _Search:
-    rules: Rules
-    problem: MutationProblem
-    options: MutantOptions
-    numbers: CoreNumbers = field(init=False)
-    wanted: Shape = field(init=False)
-    #: what the region computes
-    result: Array = field(init=False)
-    operations: float = field(init=False)
-    domain: Field = field(init=False)
-    began: float = field(init=False)
-    tried: int = 0
-    computed: int = 0
-    #: choices of attributes that were tried on shapes, and programs that were computed, as many times as they take as long
-    work: float = 0.0
-    found: list[Mutant] = field(init=False, default_factory=list)
-    #: tensors in other layouts, and ways back; their elements together
-    _arrays: dict[tuple[Layout, object], Array] = field(init=False, default_factory=dict)
-    _held: int = field(init=False, default=0)
-    #: of operators that fitted: which sizes divide each other
-    _together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = field(
-        init=False, default_factory=dict
-    )
-    complete: bool = True
-    #: seconds after which each was found
-    _when: dict[Mutant, float] = field(init=False, default_factory=dict)
-    #: what chains are made of now; None while there is one operator
-    _effort: _Effort | None = field(init=False, default=None)
-    _choices: dict[bool, list[tuple[str, int, list[Core]]]] = field(init=False, default_factory=dict)
-    _operators: dict[tuple[bool, tuple[int, ...]], list[tuple[str, list[Core]]]] = field(
-        init=False, default_factory=dict
-    )
-    _kept: set[object] = field(init=False, default_factory=set)
-    _terms: set[Value] = field(init=False, default_factory=set)
-    _cores: dict[tuple[str, tuple[Shape, ...], bool, bool], list[Fitted]] = field(init=False, default_factory=dict)
-    #: what chains have reached: what their tensors hold, whatever computed it
-    _reached: set[tuple[tuple[int, ...], Shape, bytes]] = field(init=False, default_factory=set)
-    _shapes: Shapes = field(init=False)
-    #: the middle of what operators compute
-    _parts: dict[Value, Value] = field(init=False, default_factory=dict)
-    _sorted: Array | None = field(init=False, default=None)
-    _ways: LayoutWays = field(init=False)
-    _normal: Normalizer = field(init=False, default_factory=Normalizer)
-
-    def __post_init__(self) -> None:
+    def __init__(self, rules: Rules, problem: MutationProblem, options: MutantOptions) -> None:
+        self.rules, self.problem, self.options = rules, problem, options
         self.began = self._now()
-        self.numbers = CoreNumbers(self.problem)
-        (out,) = self.problem.small.outputs
+        self.numbers = CoreNumbers(problem)
+        (out,) = problem.small.outputs
         self.wanted = shape_of(out)
-        self.domain = Field(self.options.seed)
-        self._shapes = Shapes(self.rules, self.problem.region.inputs[0].type.dtype)
+        self.domain = Field(options.seed)
+        self.tried = self.computed = 0
+        #: choices of attributes that were tried on shapes, and programs that were computed, as many times as they take as long
+        self.work = 0.0
+        self.complete = True
+        #: mutants with the seconds after which each was found
+        self.found: dict[Mutant, float] = {}
+        #: tensors in other layouts, and ways back; their elements together
+        self._arrays: dict[tuple[Layout, object], Array] = {}
+        self._held = 0
+        #: of operators that fitted: which sizes divide each other
+        self._together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = {}
+        #: the parts of chains now; None while there is one operator
+        self._effort: _Effort | None = None
+        self._choices: dict[bool, list[tuple[str, int, list[Core]]]] = {}
+        self._operators: dict[tuple[bool, tuple[int, ...]], list[tuple[str, list[Core]]]] = {}
+        self._kept: set[object] = set()
+        self._terms: set[Value] = set()
+        self._cores: dict[tuple[str, tuple[Shape, ...], bool, bool], list[Fitted]] = {}
+        #: states that chains have reached: what their tensors hold, whatever computed it
+        self._reached: set[tuple[tuple[int, ...], Shape, bytes]] = set()
+        self._shapes = Shapes(rules, problem.region.inputs[0].type.dtype)
+        #: the middle of what operators compute
+        self._parts: dict[Value, Value] = {}
+        self._sorted: Array | None = None
+        self._normal = Normalizer()
 
     # ---- the run -----------------------------------------------------------------------------------------------
 
@@ -161,7 +142,7 @@ class _Search:
         best = best[: self.options.best]
         seconds = self._now() - self.began
         return MutantsFound(
-            tuple(best), self.tried, self.computed, seconds, complete, tuple(self._when[each] for each in best)
+            tuple(best), self.tried, self.computed, seconds, complete, tuple(self.found[each] for each in best)
         )
 
     def _now(self) -> float:
@@ -460,8 +441,7 @@ class _Search:
             # a chain without its last operator is that already
             return
         if self._is_new(best, pool):
-            self.found.append(best)
-            self._when[best] = self._now() - self.began
+            self.found[best] = self._now() - self.began
 
     def _occurs(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> bool:
         """Return whether any of the region's elements is in the middle of a result: large ones are computed there first."""
