@@ -32,7 +32,7 @@ from dslc.cost.process import Worker, WorkerFailed
 from dslc.deadline import Deadline
 from dslc.match import CompiledRule, compile_all
 from dslc.onnx.importer import import_model
-from dslc.search.finders.validate import claims_of, validate
+from dslc.search.region_rewrites.validate import claims_of, validate
 from dslc.semantics.library import Rules, load_many
 from dslc.semantics.numerics import keeps_nonfinite
 

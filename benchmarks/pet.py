@@ -16,16 +16,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.pet_branches import joined
 from dslc.analysis.counts import known_flops
 from dslc.derivation.programs import estimated
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value, topological
 from dslc.ir.holes import hole, program
+from dslc.mutate.batch_tiling import overlapping
 from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.mutate.correct import corrections, differing
-from dslc.mutate.joined import joined
 from dslc.mutate.mutant import MutantOptions, made
-from dslc.mutate.overlapping import overlapping
 from dslc.mutate.problem import problem_of, shape_of
 from dslc.mutate.search import search
 from dslc.semantics.apply import apply

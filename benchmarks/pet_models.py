@@ -22,6 +22,7 @@ import onnx
 
 import dslc
 from benchmarks import models, zoo
+from benchmarks.pet_branches import joined
 from dslc.analysis.counts import known_flops
 from dslc.derivation.programs import estimated
 from dslc.derivation.targets import summed
@@ -29,11 +30,10 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Input, Node, ScopeNode, Value, topological
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
+from dslc.mutate.batch_tiling import overlapping
 from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.mutate.correct import Corrected, corrections
-from dslc.mutate.joined import joined
 from dslc.mutate.mutant import MutantOptions, made
-from dslc.mutate.overlapping import overlapping
 from dslc.mutate.problem import is_linear_region, problem_of, shape_of
 from dslc.mutate.search import search
 from dslc.onnx.importer import import_model

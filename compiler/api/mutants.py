@@ -14,13 +14,12 @@ from dslc.derivation.programs import estimated
 from dslc.errors import error
 from dslc.ir.graph import Call, Graph, Value, topological
 from dslc.ir.text import program_text
+from dslc.mutate.batch_tiling import overlapping, sheets
 from dslc.mutate.correct import Corrected, corrections, differing
 from dslc.mutate.mutant import MutantOptions, made
-from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import is_linear_region, problem_of
 from dslc.mutate.search import search
-from dslc.mutate.sheets import sheets
 from dslc.search.strategies.typed import PathLike
 from dslc.semantics.library import Rules, load_many
 

@@ -11,11 +11,10 @@ from typing import Any
 
 from dslc.ir.graph import Call, ScopeNode, Value
 from dslc.ir.scalar import Read, Reduce, Scalar, walk
-from dslc.mutate.problem import MutationProblem, digits, extents_of, is_linear_call
+from dslc.mutate.problem import MutationProblem, applied, digits, extents_of, is_linear_call
 from dslc.semantics.apply import apply
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import expand
-from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -36,23 +35,18 @@ class Core:
 
     def on(self, rules: Rules, args: Sequence[Value]) -> Value | None:
         """The operator on tensors; None where they do not fit."""
-        try:
-            return self.applied(rules, args)
-        except (Mismatch, EvalError, Unbound, ValueError):
-            return None
+        made = applied(rules, self.op, args, dict(self.attrs))
+        return None if made is None else made[0]
 
     def applied(self, rules: Rules, args: Sequence[Value]) -> Value:
         """The operator on tensors. Raises Mismatch, EvalError, Unbound or ValueError where they do not fit."""
         (made,) = apply(rules, self.op, list(args), dict(self.attrs))
         return made
 
-    def __str__(self) -> str:
-        return f"{self.op.rpartition('.')[2]}({', '.join(f'{name}={value}' for name, value in self.attrs)})"
-
 
 @dataclass(frozen=True)
 class CoreNumbers:
-    """What attributes are taken from: the numbers of a region's attributes, and the sizes of its tensors."""
+    """The sources of attributes: the numbers of a region's attributes, and the sizes of its tensors."""
 
     problem: MutationProblem
 
@@ -110,7 +104,7 @@ class CoreNumbers:
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
-        """How often a tensor is repeated: the first sizes of tensors, which are the images of a batch."""
+        """Numbers of repetitions of a tensor: the first sizes of tensors, which are the images of a batch."""
         return tuple(
             sorted({shape[0] for shape in self.problem.small_inputs if len(shape) > 2 and 1 < shape[0] <= REPEATED})
         )
@@ -129,7 +123,7 @@ def _integers(value: Any) -> list[int]:
 
 
 def operators(rules: Rules) -> tuple[OperatorDef, ...]:
-    """What may be part of a mutant: operators of one result that ONNX has a node for. Whether one is linear is asked of instances."""
+    """Candidates for a mutant: operators of one result that ONNX has a node for; linearity is asked of instances."""
     cache = rules_cache(rules, "operators of mutants")
     found: tuple[OperatorDef, ...] | None = cache.get("")
     if found is None:
@@ -221,7 +215,7 @@ def _derived(attr: t.Attr, numbers: CoreNumbers) -> list[tuple[Any, bool]]:
 
 
 def is_linear(rules: Rules, core: Core, args: Sequence[Value]) -> bool:
-    """Whether a call is linear in what it takes, and more than a change of layout, which is a step of its own."""
+    """Return whether a call is linear in its tensors, and more than a change of layout, which is a step of its own."""
     made = core.on(rules, args)
     if made is None or not isinstance(made.node, Call) or not is_linear_call(rules, made.node):
         return False

@@ -18,14 +18,13 @@ from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, t
 from dslc.ir.holes import abstracted, program
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
-from dslc.mutate.boxed import part, whole
 from dslc.mutate.fused import fused
-from dslc.mutate.problem import shape_of
+from dslc.mutate.images import part, whole
+from dslc.mutate.problem import expanded, shape_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.partial.difference import Difference, difference, restricted
 from dslc.prove.partial.draws import NotCompared
 from dslc.prove.strided import Box, mask_of, strided_boxes
-from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, rules_cache
 
@@ -54,7 +53,7 @@ class Corrected:
 
     @property
     def is_fused(self) -> bool:
-        """Whether the mutant's own operator computes the pieces."""
+        """Return whether the mutant's own operator computes the pieces."""
         calls = {node for node in topological([self.mutant.node]) if isinstance(node, Call)}
         return bool(self.pieces) and all(
             node in calls for piece in self.pieces for node in topological([piece.node]) if isinstance(node, Call)
@@ -65,17 +64,17 @@ class Corrected:
         return corrected(rules, self.old, self.mutant, self.boxes, self.pieces, self.own)
 
     def shows(self, rules: Rules, fact: Fact) -> bool:
-        """Whether a fact is this correction, and proved by inclusion: what differs lies inside of the boxes."""
+        """Return whether a fact is this correction, and proved by inclusion: the difference lies inside of the boxes."""
         if replace(fact.old.outputs, {self.old: self.value(rules)}) != fact.new.outputs:
             return False
         return self.is_proved(rules)
 
     def is_proved(self, rules: Rules) -> bool:
-        """Whether what differs lies inside of the boxes, and what is taken there is equal to the region."""
+        """Return whether the difference lies inside of the boxes, and what is taken there is equal to the region."""
         if not _covers(rules, self.old, self.mutant, self.boxes):
             return False
         if self.own is not None:
-            return is_right(rules, self.old, self.own, self.boxes)
+            return _equal(rules, self.old, self.own, self.boxes)
         try:
             region = whole(rules, self.old)
             return all(
@@ -94,7 +93,7 @@ def _covers(rules: Rules, old: Value, mutant: Value, boxes: tuple[Box, ...]) -> 
 
 
 def differing(rules: Rules, old: Value, mutant: Value, seconds: float = 10.0) -> Difference | None:
-    """Where a mutant differs, looked for once; None where that is not known."""
+    """Compare a mutant with its region, once; None where the difference is not known."""
     cache = rules_cache(rules, "differences of mutants")
     key = (old, mutant)
     if key not in cache:
@@ -106,31 +105,17 @@ def differing(rules: Rules, old: Value, mutant: Value, seconds: float = 10.0) ->
     return found
 
 
-def _equal(rules: Rules, scope: Value, made: Value) -> bool:
-    if scope == made:
-        return True
+def _equal(rules: Rules, old: Value, new: Value, boxes: tuple[Box, ...] | None = None) -> bool:
+    """Return whether two values are proved to be equal, inside of some boxes where these are given; decided once."""
     cache = rules_cache(rules, "parts of regions")
-    key = (scope, made)
+    key = (old, new, boxes)
     if key not in cache:
-        try:
-            cache[key] = isinstance(compare(rules, (scope,), expand(rules, (made,)), seconds=PROVING), Equal)
-        except (Mismatch, EvalError):
-            cache[key] = False
-    return bool(cache[key])
-
-
-def is_right(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> bool:
-    """Whether a correction of an author's own is proved to be the region inside of some boxes."""
-    cache = rules_cache(rules, "corrections of one's own")
-    key = (old, own, tuple(boxes))
-    if key not in cache:
-        try:
-            sides = [restricted(value, boxes, inside=True) for value in expand(rules, (old, own))]
-            cache[key] = old.type == own.type and isinstance(
-                compare(rules, sides[:1], sides[1:], seconds=PROVING), Equal
-            )
-        except (Mismatch, EvalError):
-            cache[key] = False
+        cache[key] = old == new
+        sides = expanded(rules, (old, new))
+        if old != new and old.type == new.type and sides is not None:
+            if boxes is not None:
+                sides = tuple(restricted(value, boxes, inside=True) for value in sides)
+            cache[key] = isinstance(compare(rules, sides[:1], sides[1:], seconds=PROVING), Equal)
     return bool(cache[key])
 
 
@@ -209,7 +194,7 @@ def _outer(boxes: Sequence[Box], shape: Sequence[int]) -> Iterator[tuple[Box, li
 
 
 def _within(box: Box, outer: Box) -> bool:
-    """Whether all positions of a box are in another one."""
+    """Return whether all positions of a box are in another one."""
     axes = zip(box.start, box.stop, box.step, outer.start, outer.stop, outer.step, strict=True)
     return all(
         start >= first and stop <= last and (start - first) % by == 0 and (step % by == 0 or stop - start == 1)
@@ -218,7 +203,7 @@ def _within(box: Box, outer: Box) -> bool:
 
 
 def _inside(at: Sequence[Scalar], box: Box, shape: Sequence[int]) -> Scalar:
-    """Whether a position is in a box; what an axis does not ask is left out."""
+    """The condition that a position is in a box; bounds that always hold are left out."""
     held: Scalar = num(True)
     for it, start, stop, step, size in zip(at, box.start, box.stop, box.step, shape, strict=True):
         if stop - start == 1 < size:
@@ -248,7 +233,7 @@ def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ..
             if not made:
                 return None
             found.append(made[-1])
-    except (Mismatch, EvalError, DslcError):
+    except (Mismatch, DslcError):
         return None
     return tuple(found)
 
@@ -266,7 +251,7 @@ def corrections(
         return []
     if not found.boxes:
         return [Corrected(old, mutant, ())]
-    if own is not None and is_right(rules, old, own, found.boxes):
+    if own is not None and _equal(rules, old, own, found.boxes):
         return [Corrected(old, mutant, found.boxes, own=own)]
     if own is not None and wrong_at(rules, old, own, found.boxes) is not None:
         return []
@@ -290,7 +275,7 @@ def fact_of(
     leaves: Sequence[Value],
     over: Callable[[Value], Value],
 ) -> Fact:
-    """That `made` stands for `old`: both have the region in them, `over` puts what its holes stand for into a program of it.
+    """The fact that `made` stands for `old`: both contain the region, `over` puts values in the place of its holes.
 
     Raises:
         ValueError: something is reached that is none of the leaves.

@@ -20,17 +20,15 @@ import numpy as np
 from dslc.derivation.targets import instances
 from dslc.errors import DslcError
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, topological
+from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, topological, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
-from dslc.mutate.boxed import part
-from dslc.mutate.images import Slide, batch_of, everything, slides_of, slides_of_call
-from dslc.mutate.problem import shape_of
+from dslc.mutate.images import Slide, batch_of, everything, part, slides_of, slides_of_call
+from dslc.mutate.problem import expanded, shape_of
 from dslc.prove.strided import Box
 from dslc.semantics.apply import apply as applied
-from dslc.semantics.elaborate import expand
-from dslc.semantics.env import EvalError, Mismatch, Unbound
+from dslc.semantics.env import Mismatch, Unbound
 from dslc.semantics.library import Rules
 
 PIECES = 24  #: pieces that are put there, at most
@@ -95,7 +93,7 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
                 pieces.append(piece)
             if split and len(pieces) == len(split):
                 return _joined(rules, mutant, core, operand, along, pieces)
-    except (Mismatch, EvalError, Unbound, DslcError, ValueError, TypeError):
+    except (Mismatch, Unbound, DslcError, ValueError, TypeError):
         return None
     return None
 
@@ -117,12 +115,10 @@ def _as_layout(rules: Rules, node: Call) -> Value | None:
     if len(node.types) != 1:
         return None
     holes = [hole(k, arg.type) for k, arg in enumerate(node.args)]
-    try:
-        (scope,) = expand(rules, applied(rules, node.op, holes, dict(node.attrs)))
-    except (Mismatch, EvalError, Unbound, DslcError):
-        return None
+    (scope,) = expanded(rules, with_args(node, tuple(holes))) or (None,)
     if (
-        not isinstance(scope.node, ScopeNode)
+        scope is None
+        or not isinstance(scope.node, ScopeNode)
         or any(isinstance(arg.node, ScopeNode) for arg in scope.node.args)
         or _computes(scope)
     ):
@@ -134,7 +130,7 @@ def _as_layout(rules: Rules, node: Call) -> Value | None:
 
 
 def _steps(old: Value) -> list[int]:
-    """How far apart positions may be that an operator takes as neighbours: numbers of the region's attributes, the largest first."""
+    """Distances of positions that an operator takes as neighbours: the region's attributes, the largest first."""
     steps = {1}
     for node in topological([old.node]):
         for _, value in node.attrs if isinstance(node, Call) else ():
@@ -143,15 +139,17 @@ def _steps(old: Value) -> list[int]:
 
 
 def _longest(core: Call, along: Sequence[Slide], shape: Sequence[int]) -> dict[int, int]:
-    """How many positions a piece may have along a dimension of the region, as far as that is one of the mutant's images."""
+    """The most positions of a piece along a dimension of the region, as far as that is one of the mutant's images."""
     (result,) = core.types
     sizes = [int(str(size)) for size in result.shape] if result is not None else []
     return {slide.result: sizes[slide.result] for slide in along if len(sizes) == len(shape)}
 
 
 def _taken_apart(boxes: Sequence[Box], over: Collection[int], step: int, longest: Mapping[int, int]) -> list[Box]:
-    """Boxes of which the positions are `step` apart along the dimensions that windows slide along, and no more than fit; none where
-    they are too many, or positions are apart in another way."""
+    """Cut boxes into ones that fit, of positions `step` apart along the dimensions that windows slide along.
+
+    None where they are too many, or positions are apart in another way.
+    """
     found: list[Box] = []
     for box in boxes:
         axes: list[list[tuple[int, int, int]]] = []
@@ -181,7 +179,7 @@ def _chunks(row: range, most: int) -> list[range]:
 def _piece(
     rules: Rules, region: Value, core: Call, operand: int, over: Collection[int], step: int, box: Box
 ) -> _Piece | None:
-    """How a mutant's operator computes a box of a region; None where it does not."""
+    """Compute a box of a region by a mutant's operator; None where that is not found."""
     shape = shape_of(region)
     start, stop, skipped = list(box.start), list(box.stop), [0] * len(shape)
     for axis in over:
@@ -339,6 +337,6 @@ def _looked_up(value: Value) -> Value:
 
 
 def _computes(value: Value) -> bool:
-    """Whether a scope does more than choose what it reads."""
+    """Return whether a scope does more than choose what it reads."""
     assert isinstance(value.node, ScopeNode)
     return value.node.scope.body.binds

@@ -1,4 +1,4 @@
-"""How operators take images: the dimensions along which windows slide, and that which counts images, read off what they compute."""
+"""Images of operators: the dimensions along which windows slide, and that which counts images, by what they compute."""
 
 from __future__ import annotations
 
@@ -7,15 +7,33 @@ from dataclasses import dataclass
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Attrs, Call, ScopeNode, Value
+from dslc.ir.graph import Attrs, Call, Scope, ScopeNode, Value, scope_value
 from dslc.ir.holes import hole
-from dslc.ir.scalar import Iter, Num, Read, Scalar, num, substitute, walk
-from dslc.mutate.boxed import part, whole
-from dslc.mutate.problem import extents_of, shape_of
+from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, substitute, traversal, walk
+from dslc.ir.scopes import inline
+from dslc.mutate.problem import applied, extents_of, shape_of
 from dslc.prove.strided import Box
-from dslc.semantics.apply import apply as applied
-from dslc.semantics.env import EvalError, Mismatch, Unbound
+from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
+
+
+def whole(rules: Rules, old: Value) -> Value:
+    """A region as one expression, so that a guard computes what it asks for and nothing else."""
+    (value,) = expand(rules, (old,))
+    while isinstance(value.node, ScopeNode):
+        below = [arg for arg in value.node.args if isinstance(arg.node, ScopeNode)]
+        if not below:
+            break
+        value = inline(value, value.node.args.index(below[0]))
+    return value
+
+
+def part(region: Value, box: Box) -> Value:
+    """A box of an expression's result by itself: `{[j] f(start + j * step)}`."""
+    places = enumerate(zip(box.start, box.step, strict=True))
+    index = tuple(apply("+", num(start), apply("*", traversal(k), num(step))) for k, (start, step) in places)
+    made = scope_value(Scope(box.sizes, read(0, index), region.type.dtype), (region,))
+    return inline(made, 0) if isinstance(region.node, ScopeNode) else made
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +47,17 @@ class Slide:
 
 
 def everything(value: Value) -> Box:
+    """The box of all positions of a value."""
     shape = shape_of(value)
     return Box((0,) * len(shape), shape, (1,) * len(shape))
 
 
 def slides_of_call(rules: Rules, core: Call) -> tuple[int, tuple[Slide, ...]] | None:
-    """Which of an operator's tensors windows slide over, and how; None where that is none, or several."""
+    """The tensor of an operator that windows slide over, and their slides; None where that is none, or several."""
     holes = [hole(k, arg.type) for k, arg in enumerate(core.args)]
-    (made,) = applied(rules, core.op, holes, dict(core.attrs))
-    value = whole(rules, made)
-    if not isinstance(value.node, ScopeNode):
+    made = applied(rules, core.op, holes, dict(core.attrs))
+    value = None if made is None else whole(rules, made[0])
+    if value is None or not isinstance(value.node, ScopeNode):
         return None
     value = part(value, everything(value))
     operand, found = slides_of(value)
@@ -87,10 +106,10 @@ def batch_of(rules: Rules, core: Call, operand: int, attrs: Attrs, sliding: Sequ
                 hole(k, TensorType(arg.type.dtype, sizes) if k == operand else arg.type)
                 for k, arg in enumerate(core.args)
             ]
-            try:
-                found.append(shape_of(applied(rules, core.op, args, dict(attrs))[0]))
-            except (Mismatch, EvalError, Unbound, ValueError):
+            made = applied(rules, core.op, args, dict(attrs))
+            if made is None:
                 break
+            found.append(shape_of(made[0]))
         else:
             grown = [k for k, pair in enumerate(zip(*found, strict=True)) if pair[0] != pair[1]]
             if len(grown) == 1 and [each[grown[0]] for each in found] == [2, 3]:

@@ -52,39 +52,26 @@ class Layout:
 
     @property
     def repeats(self) -> bool:
-        """Whether the tensor occurs several times in the result."""
+        """Return whether the tensor occurs several times in the result."""
         return len(self.sizes) > len({d for dim in self.source for d in dim})
 
     @property
     def moves_all(self) -> bool:
-        """Whether a dimension goes somewhere else as a whole."""
+        """Return whether a dimension goes somewhere else as a whole."""
         return not self.repeats and any(
             len(dim) > 1 and sum(self.sizes[d] > 1 for d in dim) == 1 for dim in self.source
         )
 
     def keeps(self, own: Shape) -> bool:
-        """Whether every element of a tensor of the shape `own` is somewhere in the result."""
+        """Return whether every element of a tensor of the shape `own` is somewhere in the result."""
         kept = {d for dim in self.result for d in dim}
         shifts = self.shifts or (0,) * len(own)
         reached = all(taken >= size + shift for taken, size, shift in zip(self.taken, own, shifts, strict=True))
         return reached and all(d in kept for dim in self.source for d in dim if self.sizes[d] > 1)
 
-    def __str__(self) -> str:
-        def dims(digits: Digits) -> str:
-            return " ".join(
-                "(" + " ".join(f"{_name(d)}" for d in dim) + ")" if len(dim) != 1 else _name(dim[0]) for dim in digits
-            )
-
-        sizes = ", ".join(f"{_name(d)}={size}" for d, size in enumerate(self.sizes))
-        shifts = f", shifted by {list(self.shifts)}" if any(self.shifts) else ""
-        return f"{dims(self.source)} -> {dims(self.result)}: {sizes}{shifts}"
-
-
-def _name(digit: int) -> str:
-    return chr(ord("a") + digit) if digit < 26 else f"d{digit}"
-
 
 def identity(shape: Shape) -> Layout:
+    """The layout that changes nothing."""
     dims = tuple((k,) for k in range(len(shape)))
     return Layout(shape, dims, dims)
 
@@ -435,5 +422,5 @@ def resized(
 
 
 def _spans(shape: Shape, wanted: Shape) -> bool:
-    """Whether a shape is at most a little larger or smaller: its last blocks are padded, or cut."""
+    """Return whether a shape is at most a little larger or smaller: its last blocks are padded, or cut."""
     return len(shape) == len(wanted) and all(abs(a - b) * 2 <= b for a, b in zip(shape, wanted, strict=True))

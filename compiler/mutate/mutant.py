@@ -1,4 +1,4 @@
-"""What a mutant is: operators, each on tensors in other layouts, and a layout of what they give; and how it is made at any sizes."""
+"""Mutants: operators, each on tensors in other layouts, and a layout of their result; and how they are made at any sizes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import product
 from math import inf
 
+from dslc.interpret.domain import Array
 from dslc.ir.constants import fill
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
@@ -21,7 +22,7 @@ LIFTED = 12  #: sizes of a real instance that are tried for what was found at a 
 
 @dataclass(frozen=True, slots=True)
 class MutantOptions:
-    """How far mutants are looked for."""
+    """Limits of a search for mutants."""
 
     #: operators and changes of layout of a mutant, one each
     depth: int = 4
@@ -44,7 +45,7 @@ OPTIONS = MutantOptions()
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What an operator of a mutant takes: a tensor in another layout, or a constant of one number.
+    """An operand of a mutant's operator: a tensor in another layout, or a constant of one number.
 
     `input`: one of the region's n inputs, n and more for the results of the operators before; -1 for a constant. Its `shape` has
     sizes, or `(input, axis)` for that of a tensor.
@@ -59,10 +60,6 @@ class Argument:
     def steps(self) -> int:
         return 0 if self.layout is None or self.layout.identity else 1
 
-    def __str__(self) -> str:
-        changed = f"[{self.layout}]" if self.steps else ""
-        return "constant" if self.layout is None else f"h{self.input}{changed}"
-
 
 @dataclass(frozen=True, slots=True)
 class MutantStep:
@@ -75,9 +72,6 @@ class MutantStep:
     @property
     def steps(self) -> int:
         return 1 + sum(arg.steps for arg in self.arguments)
-
-    def __str__(self) -> str:
-        return f"{self.core} of {', '.join(map(str, self.arguments))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +96,6 @@ class Mutant:
     def steps(self) -> int:
         own = sum(arg.steps for arg in self.arguments) + 1 + (not self.back.identity)
         return own + sum(step.steps for step in self.before)
-
-    def __str__(self) -> str:
-        chain = [*map(str, self.before), f"{self.core} of {', '.join(map(str, self.arguments))}"]
-        return f"{', then '.join(chain)}, back {self.back}: {self.share:.1%} differ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +187,52 @@ def _cores(core: Core, renamed: Mapping[int, int]) -> Iterator[Core]:
 def fraction(number: float) -> Fraction:
     """The fraction that a constant's number stands for."""
     return Fraction(number).limit_denominator(1 << 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """An operator on tensors of some shapes: what it computes, the shape of that, and its operations."""
+
+    core: Core
+    holes: tuple[Value, ...]
+    scope: Value
+    shape: Shape
+    operations: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """A tensor that an operator may take: its number in a mutant, what it holds, and whether only weights are needed for it."""
+
+    number: int
+    array: Array
+    constant: bool
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(int(size) for size in self.array.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorPool:
+    """The tensors that are still to be taken, each once, and the operators that made some of them."""
+
+    operands: tuple[Operand, ...]
+    before: tuple[MutantStep, ...] = ()
+    operations: float = 0.0
+
+    @property
+    def steps(self) -> int:
+        return sum(step.steps for step in self.before)
+
+    def of(self, number: int) -> Operand:
+        return next(each for each in self.operands if each.number == number)
+
+    def shape(self, arg: Argument) -> Shape:
+        """The shape of an argument."""
+        if arg.layout is not None:
+            return arg.layout.shape
+        return tuple(size if isinstance(size, int) else self.of(size[0]).shape[size[1]] for size in arg.shape)
+
+    def are_constant(self, args: Sequence[Argument]) -> bool:
+        return all(arg.layout is None or self.of(arg.input).constant for arg in args)

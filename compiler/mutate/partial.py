@@ -13,7 +13,7 @@ from dslc.ir.holes import abstracted, leaves_of
 from dslc.match import CompiledRule, GraphIndex, Match, Refused, compile_directions, find_matches, replacements
 from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.semantics.definitions import SubstitutionDef
-from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
+from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -34,8 +34,10 @@ class PartialRule:
 
 @dataclass(frozen=True, slots=True)
 class PartialMutant:
-    """What a partial substitution makes of a region: the mutant, the largest share that may be corrected, and the author's own
-    correction where there is one."""
+    """A region after a partial substitution: the mutant, the largest share that may be corrected.
+
+    `own`: the author's own correction, where there is one.
+    """
 
     rule: str
     value: Value
@@ -45,7 +47,7 @@ class PartialMutant:
 
 @dataclass(frozen=True, slots=True)
 class PartialSite:
-    """Where a partial substitution applies in a graph: the operator whose result it replaces, and those below it that it matched."""
+    """A place of a partial substitution: the operator whose result it replaces, and those below that it matched."""
 
     program: Graph
     node: Call
@@ -82,7 +84,7 @@ def _directions(
 
 
 def applied(rules: Rules, every: Iterable[PartialRule], region: Graph) -> Iterator[PartialMutant]:
-    """What partial substitutions make of a region of one result, by the one matcher."""
+    """Mutants of a region of one result by partial substitutions, by the one matcher."""
     (old,) = region.outputs
     index = GraphIndex(region)
     for each in every:
@@ -98,7 +100,7 @@ def applied(rules: Rules, every: Iterable[PartialRule], region: Graph) -> Iterat
 
 
 def sites(every: Iterable[PartialRule], graph: Graph) -> Iterator[PartialSite]:
-    """Where partial substitutions match in a graph, each result of theirs alone, each place once."""
+    """The matches of partial substitutions in a graph, each result of theirs alone, each place once."""
     index = GraphIndex(graph)
     seen: set[tuple[Node, frozenset[Node]]] = set()
     for each in every:
@@ -141,7 +143,7 @@ def _limit(rules: Rules, rule: PartialRule, match: Match) -> float:
         env.bind(name, value)
     try:
         found = evaluate(rule.limit, env)
-    except (Unbound, Mismatch, EvalError, DslcError):
+    except (Unbound, Mismatch, DslcError):
         return 0.0
     # what is no share allows nothing
     good = (

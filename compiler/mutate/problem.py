@@ -1,4 +1,4 @@
-"""What is mutated: a region of linear operators over holes, and the same at small sizes, where programs are tried.
+"""The problem of a mutation: a region of linear operators over holes, and the same at small sizes, where programs are tried.
 
 A dimension that every operator only passes on, or sums over, can be smaller without a program becoming right or wrong by it. Windows
 slide over the others: these keep their sizes.
@@ -6,21 +6,24 @@ slide over the others: these keep their sizes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dslc.analysis.counts import known_flops
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.linearity import linear_classes
+from dslc.errors import DslcError
+from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Graph, Scope, ScopeNode, Value, with_args
+from dslc.ir.graph import Call, Graph, Node, Scope, ScopeNode, Value, with_args
 from dslc.ir.holes import hole, program
 from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, num, walk
 from dslc.ir.scopes import substitute
 from dslc.mutate.layouts import Shape
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
-from dslc.semantics.env import EvalError, Mismatch, Unbound
+from dslc.semantics.env import Mismatch, Unbound
 from dslc.semantics.library import Rules
 
 #: what an even dimension becomes that no window slides over: the first of these that nothing else has become
@@ -62,37 +65,45 @@ def numbers_renamed(small: Graph, region: Graph) -> dict[int, int]:
     }  # fmt: skip
 
 
+def expanded(rules: Rules, values: Sequence[Value]) -> tuple[Value, ...] | None:
+    """The expressions of values; None where they have none."""
+    try:
+        return expand(rules, values)
+    except (Mismatch, Unbound, DslcError, ValueError):
+        return None
+
+
+def applied(rules: Rules, op: str, args: Sequence[Value], attrs: Mapping[str, Any]) -> tuple[Value, ...] | None:
+    """The results of an operator on tensors; None where they do not fit."""
+    try:
+        return apply(rules, op, list(args), dict(attrs))
+    except (Mismatch, Unbound, DslcError, ValueError):
+        return None
+
+
 def shape_of(value: Value) -> Shape:
     """The sizes of a value of static shape."""
     return value.type.sizes
 
 
 def is_linear_region(rules: Rules, region: Graph) -> bool:
-    """Whether each result is linear in each input that varies, by itself or jointly with others, and in each weight that a node of the
-    region multiplies: every call is looked at by itself."""
+    """Return whether each call of a region is linear in what varies, alone or jointly, and in weights that it multiplies."""
     return all(is_linear_call(rules, node) for node in region.nodes() if isinstance(node, Call))
 
 
 def is_linear_call(rules: Rules, node: Call) -> bool:
-    """Whether a call of floats is linear in each of its tensors that are no constants, alone or jointly."""
+    """Return whether a call of floats is linear in each of its tensors that are no constants, alone or jointly."""
     args = tuple(
-        hole(k, arg.type) if not arg.constant or not _is_number(arg) else arg for k, arg in enumerate(node.args)
+        hole(k, arg.type) if not arg.constant or number_of(arg) is None else arg for k, arg in enumerate(node.args)
     )
     varying = tuple(arg for old, arg in zip(node.args, args, strict=True) if arg is not old)
     if not varying or not all(arg.type.dtype.is_float for arg in varying):
         return False
-    try:
-        outputs = expand(rules, with_args(node, args))
-    except (Mismatch, EvalError, Unbound):
+    outputs = expanded(rules, with_args(node, args))
+    if outputs is None:
         return False
     classes = linear_classes(varying, outputs)
     return all(any(value in group for group in classes) for value in varying)
-
-
-def _is_number(value: Value) -> bool:
-    from dslc.ir.constants import number_of
-
-    return number_of(value) is not None
 
 
 def problem_of(rules: Rules, region: Graph) -> MutationProblem:
@@ -120,14 +131,13 @@ def _renamed(region: Graph, shapes: Sequence[Shape]) -> dict[int, int]:
 
 
 def _counted(rules: Rules, region: Graph) -> Graph | None:
-    """A region of one operator with fewer of what an attribute counts (groups), as large as they are; None where there is no such
-    attribute."""
+    """A region of one operator with fewer of what an attribute counts (groups), as large as they are.
+
+    None where there is no such attribute.
+    """
     calls = [node for node in region.nodes() if isinstance(node, Call)]
     counts = {value for _, value in calls[0].attrs if type(value) is int and value > FEW} if len(calls) == 1 else set()
-    try:
-        (made,) = expand(rules, region.outputs) if counts else (None,)
-    except (Mismatch, EvalError, Unbound):
-        return None
+    (made,) = (expanded(rules, region.outputs) if counts else None) or (None,)
     if made is None or not isinstance(made.node, ScopeNode) or any(arg not in region.inputs for arg in made.node.args):
         return None
     extents = extents_of(made.node.scope)
@@ -169,9 +179,8 @@ def _over(rules: Rules, region: Graph, shapes: Sequence[Shape], renamed: Mapping
     for node in region.nodes():
         if isinstance(node, Call):
             attrs = {name: renamed.get(value, value) if type(value) is int else value for name, value in node.attrs}
-            try:
-                made = apply(rules, node.op, [done.get(arg, arg) for arg in node.args], attrs)
-            except (Mismatch, EvalError, Unbound):
+            made = applied(rules, node.op, [done.get(arg, arg) for arg in node.args], attrs)
+            if made is None:
                 return None
             done.update(zip(node.values, made, strict=True))
     return program(holes, tuple(done[value] for value in region.outputs))
@@ -242,11 +251,10 @@ def _shrunk(rules: Rules, region: Graph, even: Sequence[int]) -> tuple[Shape, ..
 
 def _passes(rules: Rules, node: Call, sizes: _Sizes) -> bool:
     """Notes which dimensions of a call are one, and which are read in other ways than position by position. False: of another kind."""
-    try:
-        every = expand(rules, with_args(node, tuple(hole(k, arg.type) for k, arg in enumerate(node.args))))
-    except (Mismatch, EvalError, Unbound, ValueError):
-        return False
-    return all(_result_passes(node, result, made, sizes) for result, made in zip(node.values, every, strict=True))
+    every = expanded(rules, with_args(node, tuple(hole(k, arg.type) for k, arg in enumerate(node.args))))
+    return every is not None and all(
+        _result_passes(node, result, made, sizes) for result, made in zip(node.values, every, strict=True)
+    )
 
 
 def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> bool:
@@ -302,3 +310,52 @@ def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> boo
             if size <= 4 or (divided and size in numbers):
                 sizes.fix((value, axis))
     return True
+
+
+REGIONS = 8  #: regions that end in one operator
+
+
+def regions(
+    nodes: Sequence[Node],
+    used: Mapping[Value, Sequence[Node]],
+    final: set[Value],
+    most: int,
+    linear: Callable[[Call], bool],
+) -> Iterator[tuple[Call, tuple[Call, ...]]]:
+    """Yield operators of one result with some of those below them that nothing else needs, the fewest first.
+
+    Operators are linear, `most` together at most; a split may be one of them (PET, section 6.1).
+
+    Args:
+        nodes: of a graph, arguments first; `used` has the nodes that read a value, `final` what the graph gives.
+        linear: True where a call may be part of a region.
+    """
+    known: dict[Node, bool] = {}
+
+    def fits(node: Node) -> bool:
+        if node not in known:
+            known[node] = isinstance(node, Call) and linear(node)
+        return known[node]
+
+    for root in nodes:
+        if not isinstance(root, Call) or len(root.types) != 1 or not fits(root):
+            continue
+        found: list[tuple[Call, ...]] = []
+        seen: set[frozenset[Call]] = set()
+        front: list[tuple[Call, ...]] = [(root,)]
+        while front and len(found) < REGIONS:
+            region = front.pop(0)
+            for below in dict.fromkeys(arg.node for node in region for arg in node.args):
+                if below in region or not isinstance(below, Call) or len(region) == most or not fits(below):
+                    continue
+                if any(
+                    value in final or any(user not in region for user in used.get(value, ())) for value in below.values
+                ):
+                    continue
+                larger = (*region, below)
+                if frozenset(larger) not in seen:
+                    seen.add(frozenset(larger))
+                    found.append(larger)
+                    front.append(larger)
+        for region in found[:REGIONS]:
+            yield root, region[1:]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
 from heapq import nsmallest
 from itertools import combinations, permutations, product, zip_longest
@@ -29,8 +29,19 @@ from dslc.ir.normal import Normalizer
 from dslc.mutate.cores import DERIVED as CORES_DERIVED
 from dslc.mutate.cores import Core, CoreNumbers, Place, arity, choices, instance, is_linear, operators, together
 from dslc.mutate.layouts import Layout, Shape, gathered, identity, inverse, whole_first
-from dslc.mutate.mutant import OPTIONS, Argument, Mutant, MutantOptions, MutantsFound, MutantStep, fraction, made
-from dslc.mutate.pool import Fitted, Operand, TensorPool
+from dslc.mutate.mutant import (
+    OPTIONS,
+    Argument,
+    Fitted,
+    Mutant,
+    MutantOptions,
+    MutantsFound,
+    MutantStep,
+    Operand,
+    TensorPool,
+    fraction,
+    made,
+)
 from dslc.mutate.problem import MutationProblem, shape_of
 from dslc.mutate.shapes import Shapes
 from dslc.mutate.ways import LayoutWays, middle
@@ -62,65 +73,46 @@ def search(rules: Rules, problem: MutationProblem, options: MutantOptions = OPTI
 
 
 class _Effort(Enum):
-    """What chains are made of: operators as they are, with other layouts of what the first ones take, with other attributes too."""
+    """The parts of chains: operators as they are, with other layouts of the first ones' operands, with other attributes too."""
 
     PLAIN = 0
     LAYOUTS = 1
     ATTRIBUTES = 2
 
 
-@dataclass(slots=True)
 class _Search:
-    rules: Rules
-    problem: MutationProblem
-    options: MutantOptions
-    numbers: CoreNumbers = field(init=False)
-    wanted: Shape = field(init=False)
-    #: what the region computes
-    result: Array = field(init=False)
-    operations: float = field(init=False)
-    domain: Field = field(init=False)
-    began: float = field(init=False)
-    tried: int = 0
-    computed: int = 0
-    #: choices of attributes that were tried on shapes, and programs that were computed, as many times as they take as long
-    work: float = 0.0
-    found: list[Mutant] = field(init=False, default_factory=list)
-    #: tensors in other layouts, and ways back; their elements together
-    _arrays: dict[tuple[Layout, object], Array] = field(init=False, default_factory=dict)
-    _held: int = field(init=False, default=0)
-    #: of operators that fitted: which sizes divide each other
-    _together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = field(
-        init=False, default_factory=dict
-    )
-    complete: bool = True
-    #: seconds after which each was found
-    _when: dict[Mutant, float] = field(init=False, default_factory=dict)
-    #: what chains are made of now; None while there is one operator
-    _effort: _Effort | None = field(init=False, default=None)
-    _choices: dict[bool, list[tuple[str, int, list[Core]]]] = field(init=False, default_factory=dict)
-    _operators: dict[tuple[bool, tuple[int, ...]], list[tuple[str, list[Core]]]] = field(
-        init=False, default_factory=dict
-    )
-    _kept: set[object] = field(init=False, default_factory=set)
-    _terms: set[Value] = field(init=False, default_factory=set)
-    _cores: dict[tuple[str, tuple[Shape, ...], bool, bool], list[Fitted]] = field(init=False, default_factory=dict)
-    #: what chains have reached: what their tensors hold, whatever computed it
-    _reached: set[tuple[tuple[int, ...], Shape, bytes]] = field(init=False, default_factory=set)
-    _shapes: Shapes = field(init=False)
-    #: the middle of what operators compute
-    _parts: dict[Value, Value] = field(init=False, default_factory=dict)
-    _sorted: Array | None = field(init=False, default=None)
-    _ways: LayoutWays = field(init=False)
-    _normal: Normalizer = field(init=False, default_factory=Normalizer)
-
-    def __post_init__(self) -> None:
+    def __init__(self, rules: Rules, problem: MutationProblem, options: MutantOptions) -> None:
+        self.rules, self.problem, self.options = rules, problem, options
         self.began = self._now()
-        self.numbers = CoreNumbers(self.problem)
-        (out,) = self.problem.small.outputs
+        self.numbers = CoreNumbers(problem)
+        (out,) = problem.small.outputs
         self.wanted = shape_of(out)
-        self.domain = Field(self.options.seed)
-        self._shapes = Shapes(self.rules, self.problem.region.inputs[0].type.dtype)
+        self.domain = Field(options.seed)
+        self.tried = self.computed = 0
+        #: choices of attributes that were tried on shapes, and programs that were computed, as many times as they take as long
+        self.work = 0.0
+        self.complete = True
+        #: mutants with the seconds after which each was found
+        self.found: dict[Mutant, float] = {}
+        #: tensors in other layouts, and ways back; their elements together
+        self._arrays: dict[tuple[Layout, object], Array] = {}
+        self._held = 0
+        #: of operators that fitted: which sizes divide each other
+        self._together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = {}
+        #: the parts of chains now; None while there is one operator
+        self._effort: _Effort | None = None
+        self._choices: dict[bool, list[tuple[str, int, list[Core]]]] = {}
+        self._operators: dict[tuple[bool, tuple[int, ...]], list[tuple[str, list[Core]]]] = {}
+        self._kept: set[object] = set()
+        self._terms: set[Value] = set()
+        self._cores: dict[tuple[str, tuple[Shape, ...], bool, bool], list[Fitted]] = {}
+        #: states that chains have reached: what their tensors hold, whatever computed it
+        self._reached: set[tuple[tuple[int, ...], Shape, bytes]] = set()
+        self._shapes = Shapes(rules, problem.region.inputs[0].type.dtype)
+        #: the middle of what operators compute
+        self._parts: dict[Value, Value] = {}
+        self._sorted: Array | None = None
+        self._normal = Normalizer()
 
     # ---- the run -----------------------------------------------------------------------------------------------
 
@@ -150,7 +142,7 @@ class _Search:
         best = best[: self.options.best]
         seconds = self._now() - self.began
         return MutantsFound(
-            tuple(best), self.tried, self.computed, seconds, complete, tuple(self._when[each] for each in best)
+            tuple(best), self.tried, self.computed, seconds, complete, tuple(self.found[each] for each in best)
         )
 
     def _now(self) -> float:
@@ -282,8 +274,10 @@ class _Search:
     def _fitting(
         self, pool: TensorPool, op: str, cores: Sequence[Core], args: tuple[Argument, ...], last: bool
     ) -> list[Fitted]:
-        """The operator with each choice of attributes that takes tensors of these shapes, and, where it is the last one, gives one that
-        a way leads back from."""
+        """The operator with each choice of attributes that takes tensors of these shapes.
+
+        Where it is the last one, its result is one that a way leads back from.
+        """
         shapes = tuple(pool.shape(arg) for arg in args)
         key = (op, shapes, last, self._plain)
         found = self._cores.get(key)
@@ -318,7 +312,7 @@ class _Search:
         return found
 
     def _known(self, op: str, cores: Sequence[Core], ranks: tuple[int, ...]) -> tuple[tuple[Place, Place], ...] | None:
-        """Which sizes of tensors of some ranks divide each other, None where an operator takes no such tensors or is not linear.
+        """The sizes of tensors of some ranks that divide each other; None where an operator takes no such tensors, or is not linear.
 
         Asked of tensors of which all sizes are equal.
         """
@@ -355,7 +349,7 @@ class _Search:
                     self._chains(each, until)
 
     def _firsts(self, pool: TensorPool, end: float) -> list[TensorPool]:
-        """What is left after one operator: the cheapest of so many steps and on so many tensors, as none must crowd out others."""
+        """The pools after one operator: the cheapest of so many steps and on so many tensors, as none must crowd out others."""
         made: dict[tuple[int, int], list[TensorPool]] = {}
         until = self._now() + (end - self._now()) / 3
         count = len(pool.operands)
@@ -383,7 +377,7 @@ class _Search:
         return [one for several in zip_longest(*best) for one in several if one is not None]
 
     def _after(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> TensorPool | None:
-        """What is left after an operator; None where that was reached before, or costs too much."""
+        """The pool after an operator; None where that was reached before, or costs too much."""
         self.tried += 1
         constant = pool.are_constant(args)
         operations = pool.operations + (0.0 if constant else fitted.operations)
@@ -447,11 +441,10 @@ class _Search:
             # a chain without its last operator is that already
             return
         if self._is_new(best, pool):
-            self.found.append(best)
-            self._when[best] = self._now() - self.began
+            self.found[best] = self._now() - self.began
 
     def _occurs(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> bool:
-        """Whether any of the region's elements is in the middle of a result: what is large is computed there first."""
+        """Return whether any of the region's elements is in the middle of a result: large ones are computed there first."""
         part = self._parts.get(fitted.scope)
         if part is None:
             part = self._parts[fitted.scope] = middle(fitted.scope, MIDDLE)
@@ -464,7 +457,7 @@ class _Search:
         return bool((self._sorted[np.searchsorted(self._sorted, some) % self._sorted.size] == some).any())
 
     def _places(self, layout: Layout, ties: bool, shape: Shape) -> Array:
-        """Where in an operator's result of a shape each element of the region's is."""
+        """The place in an operator's result of a shape of each element of the region's."""
 
         def places() -> Array:
             return gathered(layout, shape) if ties else gathered(inverse(layout), shape, self.wanted)
@@ -493,7 +486,7 @@ class _Search:
         return found
 
     def _is_new(self, mutant: Mutant, pool: TensorPool) -> bool:
-        """Whether it is neither the region itself nor, in its normal form, one that was found, nor as good as one."""
+        """Return whether it is neither the region itself nor, in its normal form, one that was found, nor as good as one."""
         shapes = tuple(pool.shape(arg) for arg in mutant.arguments)
         like = (tuple(step.core for step in mutant.before), mutant.core, shapes, round(mutant.share, 9))
         if like in self._kept:
@@ -522,7 +515,7 @@ def _in_turns(best: Sequence[Mutant]) -> list[Mutant]:
 
 
 def _slides(layout: Layout) -> bool:
-    """Whether a layout leaves the dimensions alone that windows slide over."""
+    """Return whether a layout leaves the dimensions alone that windows slide over."""
     return (
         len(layout.result) == len(layout.source) and layout.result[2:] == layout.source[2:] and not any(layout.shifts)
     )
@@ -534,6 +527,6 @@ def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
 
 
 def _computable(rules: Rules, problem: MutationProblem, options: MutantOptions) -> bool:
-    """Whether computing a region at its small sizes takes no longer than what is to be found in that time."""
+    """Return whether computing a region at its small sizes takes no longer than a search has time for."""
     operations = known_flops(expand(rules, problem.small.outputs))
     return operations is None or operations <= min(PACE * options.seconds, OPERATIONS)

@@ -1,4 +1,4 @@
-"""What operators give on tensors of any sizes, worked out once at unknown sizes, and looked up afterwards.
+"""Results of operators on tensors of any sizes, worked out once at unknown sizes, and looked up afterwards.
 
 An operator is applied to tensors of unknown sizes; what that asks is answered as it is at the sizes at hand, and written down. The next
 sizes that answer the same have a result of the same form: numbers are put in, and no type is inferred.
@@ -29,7 +29,7 @@ CASES = 24  #: ways to answer that are kept for an operator with its attributes 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What was answered, and what an operator computes then, in scopes; None: nothing, as the tensors do not fit."""
+    """The answers of one case, and the result of an operator then, in scopes; None where the tensors do not fit."""
 
     answers: tuple[tuple[Scalar, bool], ...]
     result: Value | None
@@ -91,7 +91,7 @@ class Shapes:
         return None if made is None else shape_of(made)
 
     def scope(self, core: Core, shapes: tuple[Shape, ...]) -> Value | None:
-        """What an operator computes, over `holes(shapes)`; None where tensors of these shapes do not fit."""
+        """The expression of an operator over `holes(shapes)`; None where tensors of these shapes do not fit."""
         at = _sizes(shapes)
         try:
             case = self._found(core, shapes, at)

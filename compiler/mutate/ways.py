@@ -1,4 +1,4 @@
-"""Which layouts are tried: other ones of what operators take, and the ways back from what they give."""
+"""Layouts that are tried: other ones of operands, and the ways back from results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dslc.ir.graph import Value
 from dslc.ir.scopes import restrict
 from dslc.mutate.cores import CoreNumbers
 from dslc.mutate.layouts import Layout, Shape, gathered, layouts, repeated
-from dslc.mutate.pool import Operand
+from dslc.mutate.mutant import Operand
 from dslc.mutate.problem import MutationProblem, shape_of
 
 SHARED = 2048  #: positions of the region at which it is looked what some elements are needed for
@@ -89,7 +89,7 @@ class LayoutWays:
         return found
 
     def _is_enough(self, operand: Operand, way: Layout) -> bool:
-        """Whether the region gives most of its result without what a layout of one of its tensors leaves out."""
+        """Return whether the region gives most of its result without what a layout of one of its tensors leaves out."""
         kept = np.zeros(operand.array.size + 1, bool)
         kept[gathered(way, operand.shape)] = True
         key = (operand.number, kept[:-1].tobytes())

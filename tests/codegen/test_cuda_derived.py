@@ -22,7 +22,7 @@ from dslc.ir.facts import fact_of
 from dslc.ir.graph import Graph, ScopeNode, Value, input_value, replace
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
-from dslc.search.finders.derivations import Derivations, derivations_of
+from dslc.search.region_rewrites.building import Builder
 from dslc.search.rewrites.written import readable
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
@@ -42,21 +42,21 @@ def test_programs_are_priced_by_the_data_sheet_and_never_built(tmp_path: Path) -
         measurer = Measurer(this_machine(1), kept)
         try:
             costs = CostModel(rules, measurer, lambda _inputs, _outputs: None, 17, target=target("h100"))
-            looked = Derivations(rules, derivations_of(rules), costs, 17)
+            builder = Builder(rules, costs, 17)
             graph = import_model(upsampled(4, 64, 32, 2), rules, {}).graph
-            before = looked.builder.computed(graph)
+            before = builder.computed(graph)
             X, Y = (input_value(name, TensorType(DType.F32, (64, 64))) for name in "XY")
             product = apply(rules, "std.matmul", (X, Y))
             twice = apply(
                 rules, "std.transpose", apply(rules, "std.transpose", product, {"perm": (1, 0)}), {"perm": (1, 0)}
             )
             fact, _ = fact_of("own.turned", twice, product, (X, Y))
-            rival = looked._measured(fact)
+            found = builder.measured(fact)
         finally:
             measurer.close()
     # seconds of an H100, not of this machine
     assert 2e-6 < before < 1e-4
-    assert rival is not None and rival.kernels == () and 2e-6 < rival.after <= rival.before < 1e-4
+    assert found is not None and found.kernels == () and 2e-6 < found.after <= found.before < 1e-4
 
 
 def test_kernels_are_taken_where_the_file_says_what_they_compute() -> None:

@@ -19,10 +19,10 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value, kernel_value
 from dslc.ir.packed import packed, unpacked
-from dslc.search.finders.beside import Beside, DerivedOperator
-from dslc.search.finders.derivations import derivations_of
-from dslc.search.finders.expressions import as_one, expanded
-from dslc.search.finders.looking import LeftOut, WhyOpen
+from dslc.search.region_rewrites.background import BackgroundSearch, DerivedOperator
+from dslc.search.region_rewrites.derivations import derivations_of
+from dslc.search.region_rewrites.expressions import as_one, expanded
+from dslc.search.region_rewrites.region_log import SkippedRewrite, WhyOpen
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 
@@ -42,13 +42,13 @@ def searched(std: Rules, one: Graph) -> DerivedOperator:
     value = expanded(std, one)
     assert value is not None
     search = DerivationSearch(std, derivations_of(std), DerivationLimits(max_states=40))
-    return DerivedOperator(search.run(as_one(value)).programs, LeftOut("a rule", WhyOpen.SOME, ("N",)))
+    return DerivedOperator(search.run(as_one(value)).programs, SkippedRewrite("a rule", WhyOpen.SOME, ("N",)))
 
 
 @contextmanager
-def beside(search: Callable[[Graph], DerivedOperator], *operators: Graph) -> Iterator[Beside]:
+def beside(search: Callable[[Graph], DerivedOperator], *operators: Graph) -> Iterator[BackgroundSearch]:
     """A process that has begun with the first operator."""
-    with closing(Beside({("somebody", one): partial(search, one) for one in operators})) as found:
+    with closing(BackgroundSearch({("somebody", one): partial(search, one) for one in operators})) as found:
         while not found._begun[0]:
             time.sleep(0.01)
         yield found
@@ -76,11 +76,11 @@ def test_no_operator_is_searched_twice(std: Rules) -> None:
     def slow(one: Graph) -> DerivedOperator:
         if one is second:
             go_on.wait()
-        return DerivedOperator((), LeftOut(str(one.inputs[0].type), WhyOpen.SOME, ()))
+        return DerivedOperator((), SkippedRewrite(str(one.inputs[0].type), WhyOpen.SOME, ()))
 
     with beside(slow, first, second, third) as other:
         found = other.derived("somebody", first, SOON)
-        assert found is not None and found.left_out is not None and "5" in found.left_out.rule
+        assert found is not None and found.skipped is not None and "5" in found.skipped.rule
         # whoever asks for what was not begun has it alone
         assert other.derived("somebody", third, SOON) is None
         while not other._begun[1]:
@@ -134,7 +134,7 @@ def test_where_no_process_can_be_made_whoever_asks_searches(std: Rules, monkeypa
 
     monkeypatch.setattr(os, "fork", refused)
     one = operator(std, 5)
-    with closing(Beside({("somebody", one): partial(searched, std, one)})) as other, other.halted():
+    with closing(BackgroundSearch({("somebody", one): partial(searched, std, one)})) as other, other.halted():
         assert other.derived("somebody", one, SOON) is None
 
 

@@ -14,7 +14,7 @@ from dslc.checking.rule_tests import run_tests
 from dslc.cli.derive import command
 from dslc.errors import DslcError
 from dslc.prove.derivations import verify_derivation
-from dslc.search.finders.derivations import derivations_of
+from dslc.search.region_rewrites.derivations import derivations_of
 from dslc.semantics.check import check
 from dslc.semantics.library import load_many, modules_of
 

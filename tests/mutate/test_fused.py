@@ -14,10 +14,10 @@ from dslc.derivation.calls import read_call
 from dslc.interpret.field import Field
 from dslc.interpret.run import run
 from dslc.ir.graph import Call, Graph, Value, topological
+from dslc.mutate.batch_tiling import sheets
 from dslc.mutate.correct import Corrected, corrections, differing
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import shape_of
-from dslc.mutate.sheets import sheets
 from dslc.prove.strided import mask_of
 from dslc.semantics.library import Rules, load_many
 

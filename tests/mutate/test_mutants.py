@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.pet_branches import joined
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import hole, program
+from dslc.mutate.batch_tiling import overlapping
 from dslc.mutate.cores import Core, CoreNumbers, choices
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of
-from dslc.mutate.joined import joined
 from dslc.mutate.layouts import alike, gathered, identity, inverse, laid, layouts
 from dslc.mutate.mutant import Argument, Mutant, MutantOptions, made
-from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import problem_of, shape_of
 from dslc.mutate.search import search
 from dslc.prove.exact import Equal, compare
 from dslc.prove.strided import Box
-from dslc.search.finders.validate import validate
+from dslc.search.region_rewrites.validate import validate
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 

@@ -14,8 +14,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import hole, program
 from dslc.mutate.mutant import Mutant, MutantOptions, made
-from dslc.mutate.problem import is_linear_call, problem_of, shape_of
-from dslc.mutate.regions import regions
+from dslc.mutate.problem import is_linear_call, problem_of, regions, shape_of
 from dslc.mutate.search import search
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, standard

@@ -17,7 +17,7 @@ from dslc.ir.holes import hole, program
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of, wrong_at
 from dslc.mutate.partial import PartialMutant, PartialRule, applied, compiled, sites
 from dslc.mutate.problem import shape_of
-from dslc.search.finders.validate import validate
+from dslc.search.region_rewrites.validate import validate
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 

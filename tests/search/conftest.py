@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dslc.search.generators import scheduler
-from dslc.search.generators.nearby import Nearby
+from dslc.search.generators.neighbourhood import Neighbourhood
 from dslc.search.generators.rules import Rules
 
 
 @pytest.fixture(autouse=True)
 def without_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("kernels") is None:
-        monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), Nearby()))
+        monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), Neighbourhood()))

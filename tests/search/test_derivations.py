@@ -35,18 +35,20 @@ from dslc.ir.scalar import apply, iterator, num, read
 from dslc.kernels import note, prepared
 from dslc.onnx.exporter import compute, export, node_model
 from dslc.onnx.importer import import_model
-from dslc.search.finders import derivations, together
-from dslc.search.finders.building import Builder
-from dslc.search.finders.derivations import Derivations, derivations_of
-from dslc.search.finders.looking import Rival, Tale
-from dslc.search.finders.siblings import Siblings
-from dslc.search.finders.validate import claims_of, validate
+from dslc.search.region_rewrites import derivations, rewriter
+from dslc.search.region_rewrites.building import Builder
+from dslc.search.region_rewrites.derivations import Derivations, derivations_of
+from dslc.search.region_rewrites.pairs import PairedDerivation
+from dslc.search.region_rewrites.region_log import MeasuredRewrite, SearchLog
+from dslc.search.region_rewrites.rewriter import RegionRewriter
+from dslc.search.region_rewrites.validate import claims_of, validate
 from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply as apply_operator
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import load_many, standard
 from dslc.sessions import session
 from tests.caches import apart
+from tests.search.rewriting import proposed
 
 PRODUCTS = products_of(standard())
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
@@ -101,7 +103,7 @@ class Looked:
     """What is offered for a model, and the model that the best of it makes."""
 
     candidates: list[Candidate]
-    tale: Tale
+    log: SearchLog
     after: onnx.ModelProto | None
 
 
@@ -124,7 +126,7 @@ def crossed(channels: int, filters: int, size: int) -> onnx.ModelProto:
 def looked(
     model: onnx.ModelProto,
     margin: float,
-    finder: type[Derivations] = Derivations,
+    paired: bool = False,
     own: Sequence[DerivationDef] = (),
     every: bool = False,
     built: int = 1,
@@ -152,26 +154,18 @@ def looked(
             seconds = prices.graph_cost(imported.graph)
             prices.begin(imported.graph, seconds)
             until = Deadline.after(120.0)
-            looks = finder(
-                rules,
-                own or derivations_of(rules),
-                prices,
-                17,
-                until,
-                margin=margin,
-                built=built,
-                every=every,
-                sizes=sizes or {},
-            )
-            candidates, tale = looks.of(Candidate(imported.graph, seconds))
+            builder = Builder(rules, prices, 17, until, sizes=sizes or {}, margin=margin, built=built)
+            source = Derivations(builder, derivations=own or derivations_of(rules), every=every)
+            looks = RegionRewriter(PairedDerivation(source) if paired else source, independent_first=paired)
+            candidates, log = proposed(looks, Candidate(imported.graph, seconds))
         finally:
             measurer.close()
     if not candidates:
-        return Looked([], tale, None)
+        return Looked([], log, None)
     after = export(imported.context, candidates[0].graph, rules)
     note(after, candidates[0].kernels, 1)
     prepared(after, texts=candidates[0].kernels)
-    return Looked(candidates, tale, after)
+    return Looked(candidates, log, after)
 
 
 def error(before: onnx.ModelProto, after: onnx.ModelProto, size: int = 0) -> float:
@@ -187,7 +181,7 @@ def test_a_transposed_convolution_is_a_product_and_kernels(capsys: pytest.Captur
     model = upsampled(4, 64, 32, 2)
     found = looked(model, margin=0.0)
     best = found.candidates[0]
-    (one,) = found.tale.taken
+    (one,) = found.log.taken
     # bias and activation are part of the kernel behind the product, which is one too where that is faster; the weights are ready
     assert [type(node) for node in best.graph.nodes() if not node.constant and node.args].count(Call) <= 1
     assert best.graph.outputs[0].node.types == (one.program.outputs[0].type,)
@@ -206,7 +200,7 @@ def test_a_program_of_an_open_size_holds_at_all_of_them() -> None:
     """Measured at a batch of 4 images, and equal at every other one."""
     model = upsampled("N", 64, 32, 2)
     found = looked(model, margin=0.0, sizes={"N": 4})
-    (one,) = found.tale.taken
+    (one,) = found.log.taken
     assert one.fact.rule.startswith("einnet.") and one.kernels
     assert set(validate(standard(), claims_of(found.candidates[0])).how.values()) == {"exact"}
     assert found.after is not None
@@ -224,8 +218,8 @@ def test_pairs_are_derived_at_an_open_size() -> None:
     model = crossed(8, 4, 8)
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
     model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "N"
-    found = looked(model, margin=0.0, finder=Siblings, sizes={"N": 2})
-    assert found.tale.taken and found.after is not None
+    found = looked(model, margin=0.0, paired=True, sizes={"N": 2})
+    assert found.log.taken and found.after is not None
     assert all(error(model, found.after, size) < 1e-5 for size in (1, 3, 8))
 
 
@@ -233,7 +227,7 @@ def test_pairs_are_derived_at_an_open_size() -> None:
 def test_equal_nodes_are_derived_once() -> None:
     model = upsampled(2, 16, 8, 2, places=2)
     found = looked(model, margin=0.0)
-    assert found.tale.searched == 1
+    assert found.log.searched == 1
     assert sum(step.count for step in found.candidates[0].path()) == 2
     assert found.after is not None and error(model, found.after) < 1e-5
 
@@ -241,13 +235,13 @@ def test_equal_nodes_are_derived_once() -> None:
 @compiles
 def test_what_gains_nothing_is_kept() -> None:
     # on no machine is the runtime's convolution this far from the peak
-    assert looked(convolved(64, 28), margin=100.0).tale.searched == 0
+    assert looked(convolved(64, 28), margin=100.0).log.searched == 0
     # whoever has the time may look all the same
     found = looked(convolved(64, 28), margin=100.0, every=True)
-    assert found.tale.searched == 1 and found.tale.found > 0
-    assert found.candidates == [] and found.tale.told(()) == []
+    assert found.log.searched == 1 and found.log.found > 0
+    assert found.candidates == [] and found.log.taken_lines({}, "") == []
     # but a report says what there is, and what it takes
-    (line,) = found.tale.left()
+    (line,) = found.log.rejected_lines("")
     assert (", and not built: " in line or ", and not taken: " in line) and " ms" in line
 
 
@@ -258,15 +252,15 @@ def test_a_weight_of_one_number_is_a_weight() -> None:
     node = helper.make_node("ConvTranspose", ["x", "k", "b"], ["y"], strides=[2, 2], pads=[1, 1, 1, 1])
     model = model_of([node], [1, 4, 5, 5], [1, 1, 10, 10], weights)
     found = looked(model, margin=0.0)
-    assert len(found.tale.measured) == 1
+    assert len(found.log.measured) == 1
     assert found.after is not None and error(model, found.after) < 1e-5
 
 
 @compiles
 def test_figure_15_what_reads_one_image_has_one_call(capsys: pytest.CaptureFixture[str]) -> None:
     model = crossed(8, 4, 8)
-    found = looked(model, margin=0.0, finder=Siblings)
-    (one,) = found.tale.taken
+    found = looked(model, margin=0.0, paired=True)
+    (one,) = found.log.taken
     nodes = [node for node in found.candidates[0].graph.nodes() if isinstance(node, Call) and not node.constant]
     (call,) = (node for node in nodes if node.op in PRODUCTS)
     assert call.values[0].type.elements == 4 * (5 + 5) * 8 * 8
@@ -294,7 +288,7 @@ def test_einnet_figure_6_has_minimal_filtering_inside(
     model = model_of(nodes, [1, 64, 32, 32], [1, 64, 32, 32], weights)
     own = [load_many(["einnet"]).derivations[f"einnet.{name}"] for name in names]
     found = looked(model, margin=1.0, own=own, built=2)
-    one = next(one for one in found.tale.measured if windows_inside(one.program) == [(256, 64, 3, 3)])
+    one = next(one for one in found.log.measured if windows_inside(one.program) == [(256, 64, 3, 3)])
     assert any(tried.variant is not None and tried.variant.form.startswith("std.winograd") for tried in one.kernels)
     assert set(validate(standard(), [one.fact]).how.values()) == {"exact"}
     # and where all of it is faster, it is taken
@@ -323,43 +317,41 @@ def test_a_derivation_of_one_s_own_is_at_work(tmp_path: Path) -> None:
     node = helper.make_node("MatMul", ["x", "k"], ["y"])
     model = model_of([node], [4, 48], [4, 3], {"k": noise(48, 3)})
     found = looked(model, margin=0.0, own=[rule], built=4)
-    assert "halves.sum_in_halves" in {one.fact.rule for one in found.tale.measured}
+    assert "halves.sum_in_halves" in {one.fact.rule for one in found.log.measured}
     assert set(validate(standard(), claims_of(found.candidates[0])).how.values()) == {"exact"}
     assert found.after is not None and error(model, found.after) < 1e-5
 
 
 @compiles
-def test_what_was_measured_is_taken_whatever_there_was_no_time_for() -> None:
+def test_what_was_measured_is_taken_whatever_there_was_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second program of a pair of nodes comes too late: the first one is there."""
-    tried: list[object] = []
+    tried: list[Fact] = []
+    facts, measured = PairedDerivation.facts, Builder.measured
 
-    class Late(Siblings):
-        def _worth_building(self, *given: Any) -> Any:
-            return 2 * Siblings._worth_building(self, *given)[:1]
+    def late(builder: Builder, fact: Fact) -> MeasuredRewrite | None:
+        tried.append(fact)
+        if len(tried) > 1:
+            raise TimeUp
+        return measured(builder, fact)
 
-        def _measured(self, fact: Any) -> Any:
-            tried.append(fact)
-            if len(tried) > 1:
-                raise TimeUp
-            return Siblings._measured(self, fact)
-
-    found = looked(crossed(8, 4, 8), margin=0.0, finder=Late)
-    assert len(tried) == 2 and found.tale.late
-    assert len(found.tale.taken) == 1 and found.candidates
-
-
-class Late(Siblings):
-    """There is never time for a program as one kernel."""
-
-    def _as_one(self, fact: Fact) -> Rival | None:
-        raise TimeUp
+    monkeypatch.setattr(PairedDerivation, "facts", lambda *given: 2 * facts(*given)[:1])
+    monkeypatch.setattr(Builder, "measured", late)
+    found = looked(crossed(8, 4, 8), margin=0.0, paired=True)
+    assert len(tried) == 2 and found.log.late
+    assert len(found.log.taken) == 1 and found.candidates
 
 
 @compiles
 def test_what_was_measured_is_not_lost_where_one_kernel_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "DERIVATIONS_WHOLE", 0.0)
-    found = looked(crossed(32, 8, 16), margin=0.0, finder=Late)
-    assert found.candidates and found.tale.taken and not found.tale.wholes
+    """There is never time for a program as one kernel."""
+
+    def late(builder: Builder, fact: Fact) -> MeasuredRewrite | None:
+        raise TimeUp
+
+    monkeypatch.setattr(rewriter, "WHOLE", 0.0)
+    monkeypatch.setattr(Builder, "one_kernel", late)
+    found = looked(crossed(32, 8, 16), margin=0.0, paired=True)
+    assert found.candidates and found.log.taken and not found.log.wholes
 
 
 def test_a_price_that_alone_decides_against_a_program_is_measured_again() -> None:
@@ -441,7 +433,7 @@ def test_a_rule_sees_through_what_is_computed_before_a_sum(power: bool, tmp_path
     own = list(load_many([str(tmp_path / "squares.rules")]).derivations.values())
     model = distances(40, 24, 16, power)
     found = looked(model, margin=0.0, own=[*derivations_of(standard()), *own])
-    assert any("squares.square_of_difference" in one.fact.rule for one in found.tale.taken)
+    assert any("squares.square_of_difference" in one.fact.rule for one in found.log.taken)
     assert found.after is not None and error(model, found.after) < 1e-4
 
 
@@ -455,7 +447,7 @@ def test_products_by_hand_are_an_operator() -> None:
     model = model_of(nodes, [32, 1, 48], [32, 40], {"k": noise(1, 40, 48)})
     model.graph.initializer.append(numpy_helper.from_array(np.array([2]), "axes"))
     found = looked(model, margin=0.0)
-    assert any(one.fact.rule == "operator matched" for one in found.tale.taken)
+    assert any(one.fact.rule == "operator matched" for one in found.log.taken)
     assert found.after is not None and error(model, found.after) < 1e-5
 
 
@@ -490,7 +482,7 @@ def test_rows_that_are_gathered_are_one_product(monkeypatch: pytest.MonkeyPatch)
     assert found.after is not None and error(model, found.after) < 1e-4
     calls = [
         node
-        for one in found.tale.measured
+        for one in found.log.measured
         for node in one.fact.new.nodes()
         if isinstance(node, Call) and node.op in PRODUCTS
     ]

@@ -27,8 +27,9 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Kernel, Value, input_value
 from dslc.match import CompiledRule
 from dslc.onnx.importer import import_model
-from dslc.search.finders.derivations import Derivations, derivations_of
-from dslc.search.finders.validate import claims_of, validate
+from dslc.search.region_rewrites.building import Builder
+from dslc.search.region_rewrites.derivations import Derivations, derivations_of
+from dslc.search.region_rewrites.validate import claims_of, validate
 from dslc.search.rewrites.candidate import KERNELS, Candidate, Limits
 from dslc.search.rewrites.divided import is_large, is_repeated
 from dslc.search.rewrites.rulesets import chosen_rules
@@ -289,11 +290,11 @@ def test_a_rule_makes_a_kernel_possible_that_neither_finds_alone() -> None:
 def test_a_step_of_derivation_is_a_move_beside_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is derived of a dear operator needs no rule, and two negations need no derivation: together they are a mixed program."""
     # three steps suffice, and a busy machine has the time for them
-    tuned(monkeypatch, "search.finders.derivations", depth=3, seconds=120.0)
+    tuned(monkeypatch, "search.region_rewrites.derivations", depth=3, seconds=120.0)
     x, kernel = tensor("x", 1, 4, 2, 2), array_value(np.ones((4, 3, 4, 4), np.float32))
     turned = op("conv_transpose", op("neg", op("neg", x)), kernel, stride=(2, 2))
     costs, groups = prices(Dear()), KernelMoves(RULES)
-    derived = DerivationMoves(Derivations(RULES, derivations_of(RULES), costs, 17, margin=0.0))
+    derived = DerivationMoves(Derivations(Builder(RULES, costs, 17, margin=0.0), derivations=derivations_of(RULES)))
     strategy = Mcts(simulations=8, rollout=3, mixed=True)
     found = searched(
         strategy,

@@ -10,17 +10,16 @@ import pytest
 
 from dslc.codegen.text import KernelText
 from dslc.cost.targets import target_named
-from dslc.fuse.autotune import TunedKernel
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import fact_of
 from dslc.ir.graph import Graph, Kernel, Value, input_value, kernel_value
 from dslc.ir.holes import abstracted
 from dslc.ir.places import places_of
-from dslc.search.finders.findings import Finding, Findings, FindingStore, derived, fused, gathered
-from dslc.search.finders.fusions import fact_of_kernel
-from dslc.search.finders.looking import Rival
-from dslc.search.finders.validate import claims_of, validate
+from dslc.search.region_rewrites.findings import Finding, Findings, FindingStore, derived, fused, gathered
+from dslc.search.region_rewrites.fusions import fact_of_kernel
+from dslc.search.region_rewrites.region_log import MeasuredRewrite
+from dslc.search.region_rewrites.validate import claims_of, validate
 from dslc.search.rewrites.candidate import Candidate, Limits
 from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.search.strategies.backtracking import Backtrack
@@ -145,7 +144,7 @@ def test_of_one_program_the_fastest_few_are_kept() -> None:
     old, leaves = op("relu", op("exp", X)), (X,)
     for k, seconds in enumerate((3e-4, 1e-4, 2e-4, 2e-3)):
         fact, _ = fact_of(f"rule{k}", (old,), (op("relu", op("exp", op("leaky_relu", X, alpha=1.0 + k))),), leaves)
-        found.add(derived(Rival(fact, fact.new, (), 1e-3, seconds)))
+        found.add(derived(MeasuredRewrite(fact, fact.new, (), 1e-3, seconds)))
     assert [one.after for one in found.all()] == [1e-4, 2e-4] and found.count >= 2
     assert found.saving(graph_of(old)) == pytest.approx(9e-4)
 
@@ -165,7 +164,7 @@ def test_what_is_slower_as_a_kernel_costs_what_its_nodes_cost(costs: Any) -> Non
     fact, _ = fact_of("rule", (old,), (new,), (X, W))
     text = KernelText("k_0123456789ab", (), (), (), "")
     tried = TunedKernel(second, text.name, None, text, 1e-3, 1e-9, 1)
-    found = Findings((derived(Rival(fact, fact.new, (tried,), 1e-3, 1e-4)),), costs)
+    found = Findings((derived(MeasuredRewrite(fact, fact.new, (tried,), 1e-3, 1e-4)),), costs)
     assert len(list(found.moves(graph_of(old)))) == 1
     start = Candidate(graph_of(old), costs.graph_cost(graph_of(old)))
     assert gathered(start, found, costs, Limits(100)) is not None

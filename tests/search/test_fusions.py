@@ -36,7 +36,7 @@ from dslc.ir.graph import Call, Graph, Kernel
 from dslc.ir.graph import replace as graph_replace
 from dslc.ir.holes import hole, program
 from dslc.onnx.importer import import_model
-from dslc.search.finders.fusions import unbuilt
+from dslc.search.region_rewrites.fusions import unbuilt
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, standard
 from dslc.sessions import session

@@ -33,17 +33,19 @@ from dslc.mutate.partial import compiled
 from dslc.onnx.context import Imported
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
-from dslc.search.finders.branches import Branches
-from dslc.search.finders.building import Builder
-from dslc.search.finders.derivations import Derivations, derivations_of
-from dslc.search.finders.mutants import Mutants
-from dslc.search.finders.subprograms import Subprograms
-from dslc.search.finders.validate import claims_of, validate
+from dslc.search.region_rewrites.building import BUILT, Builder
+from dslc.search.region_rewrites.derivations import Derivations, derivations_of
+from dslc.search.region_rewrites.mutant_chains import MutantChains
+from dslc.search.region_rewrites.mutants import Mutants
+from dslc.search.region_rewrites.region_log import HotRegion
+from dslc.search.region_rewrites.rewriter import RegionRewriter
+from dslc.search.region_rewrites.validate import claims_of, validate
 from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many
 from dslc.sessions import session
+from tests.search.rewriting import proposed
 
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 
@@ -98,34 +100,35 @@ def priced(model: onnx.ModelProto, libraries: list[str]) -> Iterator[tuple[Rules
             measurer.close()
 
 
-def noted(model: onnx.ModelProto, library: str) -> Mutants:
-    """A search for mutants by the rules of a library alone, after it."""
+def mutants(rules: Rules, prices: CostModel, margin: float, built: int = BUILT, **options: Any) -> Mutants:
+    """A source of mutants of tries that are counted."""
+    builder = Builder(rules, prices, 17, Deadline.after(1e3), margin=margin, built=built)
+    return Mutants(builder, **options)
+
+
+def noted(model: onnx.ModelProto, library: str) -> list[str]:
+    """The notes of a search for mutants by the rules of a library alone."""
     with priced(model, [library]) as (rules, imported, prices, seconds):
         every = compiled(rules, [one for one in rules.substitutions.values() if one.syntax.partial])
-        alone = {"partial": every, "options": MutantOptions(tries=0), "tilings": 0}
-        finds = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, **alone)
-        finds.of(Candidate(imported.graph, seconds))
-    return finds
+        source = mutants(rules, prices, 0.0, 1, partial=every, options=MutantOptions(tries=0), tilings=0)
+        proposed(RegionRewriter(source, forms_first=True), Candidate(imported.graph, seconds))
+    return list(source.builder.notes)
 
 
 def looked(
-    model: onnx.ModelProto, libraries: list[str], branches: bool = False, derived: bool = False, **options: Any
+    model: onnx.ModelProto, libraries: list[str], derived: bool = False, **options: Any
 ) -> tuple[list[Candidate], onnx.ModelProto]:
-    """Every mutant of a model whatever it takes, or branches as one, and the model that the first makes; `derived`: then derived."""
+    """Every mutant of a model whatever it takes, and the model that the first makes; `derived`: then derived."""
     with priced(model, libraries) as (rules, imported, prices, seconds):
         every = compiled(rules, rules.substitutions.values())
-        finds: Derivations
-        if branches:
-            finds = Branches(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1)
-        else:
-            alone: dict[str, Any] = {"operators": 1, "tilings": 0, **options}
-            finds = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, partial=every, **alone)
-        candidates, tale = finds.of(Candidate(imported.graph, seconds))
+        source = mutants(rules, prices, 0.0, 1, partial=every, **{"most": 1, "tilings": 0, **options})
+        candidates, log = proposed(RegionRewriter(source, forms_first=True), Candidate(imported.graph, seconds))
         if derived:
-            finds = Derivations(rules, derivations_of(rules), prices, 17, Deadline.after(1e3), margin=0.0, built=1)
-            candidates, tale = finds.of(candidates[0])
+            builder = Builder(rules, prices, 17, Deadline.after(1e3), margin=0.0, built=1)
+            finds = RegionRewriter(Derivations(builder, derivations=derivations_of(rules)))
+            candidates, log = proposed(finds, candidates[0])
     # the program, and the same as one kernel where that is faster than the nodes, too
-    assert not tale.late and len(tale.taken) == 1 and len(candidates) == 1 + len(tale.wholes)
+    assert not log.late and len(log.taken) == 1 and len(candidates) == 1 + len(log.wholes)
     after = export(imported.context, candidates[0].graph, rules)
     note(after, candidates[0].kernels, 1)
     prepared(after, texts=candidates[0].kernels)
@@ -206,34 +209,23 @@ def test_regions_of_several_operators_are_mutated() -> None:
     graph = helper.make_graph(nodes, "sum", ends[:1], ends[1:], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with priced(model, []) as (rules, imported, prices, seconds):
-        finds = Mutants(
-            rules,
-            (),
-            prices,
-            17,
-            Deadline.after(1e3),
-            margin=0.0,
-            built=1,
-            operators=3,
-            options=MutantOptions(tries=160),
-        )
-        _, tale = finds.of(Candidate(imported.graph, seconds))
+        source = mutants(rules, prices, 0.0, 1, most=3, options=MutantOptions(tries=160))
+        _, log = proposed(RegionRewriter(source, forms_first=True), Candidate(imported.graph, seconds))
 
     def working(graph: Graph) -> int:
         return sum(isinstance(node, Call) and not node.constant for node in graph.nodes())
 
-    sums = [one for one in tale.measured if working(one.fact.old) - working(one.program) == 2]
+    sums = [one for one in log.measured if working(one.fact.old) - working(one.program) == 2]
     assert sums and set(validate(rules, [one.fact for one in sums]).how.values()) == {"exact"}
 
 
 def test_what_pays_but_may_not_be_corrected_is_told(tmp_path: Path) -> None:
     """By its price it pays; a limit that is too low, or a correction that is wrong, leaves it out."""
-    said = []
+    said: list[str] = []
     for correction in ("auto", "Y = add(conv(X, K, pads=p), add(B, B))"):
         text = BIASED.replace("CORRECTION", correction)
         (tmp_path / "own.rules").write_text(text.replace("1 / 4", "1 / 100") if correction == "auto" else text)
-        finds = noted(convolved((2, 3, 6, 10), 4, pads=[1, 1, 1, 1]), str(tmp_path / "own.rules"))
-        said += list(finds.notes)
+        said += noted(convolved((2, 3, 6, 10), 4, pads=[1, 1, 1, 1]), str(tmp_path / "own.rules"))
     low, looked_at, wrong, _ = said
     assert (
         looked_at
@@ -262,7 +254,7 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(m
     monkeypatch.setattr(CostModel, "cost", lambda self, node: seconds)
 
     def as_kernels(**attrs: Any) -> list[Kernel]:
-        made = Mutants(rules, (), prices, 17).with_kernels(
+        made = Builder(rules, prices, 17).with_kernels(
             import_model(convolved((2, 8, 8, 8), 8, **attrs), rules, {}).graph
         )
         assert made is not None
@@ -274,7 +266,7 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(m
         assert [node.op for node in kernel.group.nodes() if isinstance(node, Call)] == ["std.conv"]
         assert not as_kernels(pads=[3, 3, 3, 3], dilations=[3, 3])
         # what is as fast as products are, and what no layout gives a form of fewer products, is not mutated
-        finds = Mutants(rules, (), prices, 17)
+        finds = Mutants(Builder(rules, prices, 17))
         for call, over, best in (
             ("matmul(A: f32[64, 64], B: f32[64, 64])", 1.0, True),
             ("matmul(A: f32[64, 64], B: f32[64, 64])", 2.0, False),
@@ -283,7 +275,10 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(m
         ):
             region = read_call(rules, call).graph
             products = known_flops(expand(rules, region.outputs)) or 0.0
-            assert finds._plain_products(region, over * products / finds.builder.machine.peak) is best, call
+            node = region.outputs[0].node
+            assert isinstance(node, Call)
+            hot = HotRegion(region, ((node,),), over * products / finds.builder.machine.peak)
+            assert finds.at_its_best(hot) is best, call
         seconds = 1e-5
         assert not as_kernels(pads=[1, 1, 1, 1])
 
@@ -313,26 +308,22 @@ def priced_as(dilated: float, dense: float, layout: float, monkeypatch: pytest.M
 
     monkeypatch.setattr(CostModel, "cost", of)
     monkeypatch.setattr(Builder, "forms_of", lambda *_: [])
-    monkeypatch.setattr("dslc.search.finders.building.seconds_of", lambda *_: layout)
+    monkeypatch.setattr("dslc.search.region_rewrites.building.seconds_of", lambda *_: layout)
 
 
 def test_a_mutant_that_pays_only_with_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     """PET, Algorithm 2: each convolution pays for two layouts by itself, both together for two, as the two between them cancel."""
     with priced(behind_each_other(), []) as (rules, imported, prices, seconds):
-        mutants = Mutants(
-            rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=MutantOptions(tries=500), tilings=0
-        )
+        source = mutants(rules, prices, 1.0, options=MutantOptions(tries=500), tilings=0)
         base = Candidate(imported.graph, seconds)
         around = Neighbours(imported.graph)
         # 80 + 2 * 15 is more than 100, 80 + 80 + 2 * 15 less than 200
         priced_as(1e-4, 8e-5, 1.5e-5, monkeypatch)
-        (site,) = mutants.hot(base, around)
-        assert not mutants._promising(mutants.programs(site), site.price)
-        behind = Subprograms(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, mutants=mutants)
-        ((first, second),) = behind._sets(base, around)
-        found = behind._several(base, (first, second), around, set())
-    assert found is not None
-    one = found.facts[0]
+        (hot,) = source.operators(base, around)
+        assert not source.promising(source.programs(hot.program), hot, hot.price)
+        chains = MutantChains(source)
+        (row,) = chains.regions(base, around)
+        ((one, _), *_) = chains.visit(row, around, set()).waiting
     assert one.rule == "2 mutants together: mutant by std.conv, equal everywhere"
     # phases, two dense convolutions with a relu between, and back
     new = [node for node in one.new.nodes() if not node.constant and isinstance(node, Call | ScopeNode)]
@@ -356,17 +347,13 @@ def with_weights_between() -> onnx.ModelProto:
 def test_figure_7_layouts_cancel_over_pointwise_operators_and_go_into_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """PET, 6.3: what undoes a layout meets the next one; a bias for each position between them is laid out once, as a weight."""
     with priced(with_weights_between(), []) as (rules, imported, prices, seconds):
-        mutants = Mutants(
-            rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=MutantOptions(tries=500), tilings=0
-        )
+        source = mutants(rules, prices, 1.0, options=MutantOptions(tries=500), tilings=0)
         base = Candidate(imported.graph, seconds)
         around = Neighbours(imported.graph)
         priced_as(1e-4, 8e-5, 1.5e-5, monkeypatch)
-        behind = Subprograms(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, mutants=mutants)
-        ((first, second),) = behind._sets(base, around)
-        found = behind._several(base, (first, second), around, set())
-    assert found is not None
-    one = found.facts[0]
+        chains = MutantChains(source)
+        (row,) = chains.regions(base, around)
+        ((one, _), *_) = chains.visit(row, around, set()).waiting
     new = [node for node in one.new.nodes() if not node.constant and isinstance(node, Call | ScopeNode)]
     assert [node.op if isinstance(node, Call) else "layout" for node in new] == [
         "layout", "std.conv", "std.add", "std.relu", "std.conv", "layout", "std.relu",
@@ -382,11 +369,9 @@ def test_figure_7_layouts_cancel_over_pointwise_operators_and_go_into_weights(mo
 @pytest.mark.parametrize("model", [behind_each_other(), with_weights_between()], ids=["alone", "with weights"])
 def test_mutants_together_compute_the_same(model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
     with priced(model, []) as (rules, imported, prices, seconds):
-        mutants = Mutants(
-            rules, (), prices, 17, Deadline.after(1e3), margin=0.0, options=MutantOptions(tries=500), tilings=0
-        )
-        behind = Subprograms(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, mutants=mutants)
-        candidates, _ = behind.of(Candidate(imported.graph, seconds))
+        source = mutants(rules, prices, 0.0, 1, options=MutantOptions(tries=500), tilings=0)
+        chains = RegionRewriter(MutantChains(source), independent_first=True)
+        candidates, _ = proposed(chains, Candidate(imported.graph, seconds))
     (one,) = (each for each in candidates if each.rule.startswith("2 mutants together: "))
     after = export(imported.context, one.graph, rules)
     note(after, one.kernels, 1)
@@ -408,20 +393,3 @@ def test_evidence_that_does_not_lead_to_the_new_program_is_none() -> None:
     short = Fact("once", twice, program((x,), (a,)), Chain((once,)))
     assert validate(rules, [whole]).how == {"twice": "exact"}
     assert validate(rules, [short]).how == {"once": "rule"}
-
-
-@compiles
-def test_figure_10_branches_of_a_model_become_one_call() -> None:
-    rng = np.random.default_rng(0)
-    nodes = [helper.make_node("Conv", ["x", f"k{k}"], [f"y{k}"], pads=[1, 1, 1, 1]) for k in range(2)]
-    kernels = [rng.standard_normal((filters, 3, 3, 3)).astype(np.float32) for filters in (6, 4)]
-    tensors = [numpy_helper.from_array(kernel, f"k{k}") for k, kernel in enumerate(kernels)]
-    joint = helper.make_node("Concat", ["y0", "y1"], ["y"], axis=1)
-    ends = [
-        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, n, 5, 6]) for name, n in (("x", 3), ("y", 10))
-    ]
-    graph = helper.make_graph([*nodes, joint], "branches", ends[:1], ends[1:], tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    (one,), after = looked(model, [], branches=True)
-    assert one.rule == "mutant by std.conv, 2 branches as one"
-    assert error(model, after) < 1e-5

@@ -9,9 +9,9 @@ import onnx
 import pytest
 
 from dslc.codegen.host.compiler import NAMES
-from dslc.search.generators import plain, scheduler
-from dslc.search.generators.plain import Plain
+from dslc.search.generators import scheduler, standard_nodes
 from dslc.search.generators.rules import Rules
+from dslc.search.generators.standard_nodes import StandardNodes
 from dslc.search.pipeline import optimize
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.runs.settings import Settings
@@ -34,15 +34,15 @@ def swishes(opset: int, count: int = 2) -> onnx.ModelProto:
 
 
 def test_what_is_a_kernel_of_its_own_is_also_said_in_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), Plain()))
+    monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), StandardNodes()))
     known: list[Candidate | None] = []
-    said = plain._said
+    said = standard_nodes._said
 
     def kept(*args: object) -> Candidate | None:
         known.append(said(*args))  # type: ignore[arg-type]
         return known[-1]
 
-    monkeypatch.setattr(plain, "_said", kept)
+    monkeypatch.setattr(standard_nodes, "_said", kept)
     model = swishes(11)
     report = optimize(model, Settings(budget=20.0, threads=1, cache=tmp_path)).report
     (asked,) = [one for one in report.asked if one.name == "plain nodes" and one.turns]
@@ -54,6 +54,6 @@ def test_what_is_a_kernel_of_its_own_is_also_said_in_nodes(tmp_path: Path, monke
 
 
 def test_what_onnx_has_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), Plain()))
+    monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), StandardNodes()))
     report = optimize(swishes(14, 1), Settings(budget=5.0, threads=1, cache=tmp_path)).report
     assert not any(one.turns for one in report.asked if one.name == "plain nodes")

@@ -19,7 +19,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Opaque, Value, input_value, opaque
 from dslc.match import compile_all
 from dslc.onnx.importer import import_model
-from dslc.search.finders.validate import claims_of, validate
+from dslc.search.region_rewrites.validate import claims_of, validate
 from dslc.search.rewrites.candidate import Candidate, Limits
 from dslc.search.rewrites.divided import is_large
 from dslc.search.rewrites.regions import MOST as REGIONS_MOST

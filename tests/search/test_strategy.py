@@ -23,11 +23,11 @@ from dslc.ir.graph import Graph, Kernel, Value, input_value, kernel_value, repla
 from dslc.ir.holes import abstracted, instantiated
 from dslc.match import GraphIndex, find_matches, replacements
 from dslc.onnx.importer import import_model
-from dslc.search.finders.validate import claims_of, validate
 from dslc.search.generators import scheduler
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.generators.rules import Rules
 from dslc.search.pipeline import optimize
+from dslc.search.region_rewrites.validate import claims_of, validate
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.naming import NamesStory
 from dslc.search.rewrites.rewriting import rewritten

@@ -86,7 +86,7 @@ def test_files_need_each_other_only_where_the_thing_itself_does() -> None:
 
 
 #: the rooms of the optimizer, in the order in which one may know another
-ROOMS = ["rewrites", "finders", "strategies", "runs", "generators", "phases"]
+ROOMS = ["rewrites", "region_rewrites", "strategies", "runs", "generators", "phases"]
 
 
 def of_room(path: Path) -> Iterator[str]:

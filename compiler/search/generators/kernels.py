@@ -9,9 +9,9 @@ from math import inf
 from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
 from dslc.fuse.templates import Templates
-from dslc.search.finders.findings import fused
-from dslc.search.finders.fusions import Fusions, told, unbuilt
 from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.region_rewrites.findings import fused
+from dslc.search.region_rewrites.fusions import Fusions, describe_kernel, unbuilt
 from dslc.search.rewrites.candidate import KERNELS, Candidate
 from dslc.search.runs.compiling import no_compiler, wanted, with_kernels
 from dslc.search.runs.context import SearchContext
@@ -74,7 +74,8 @@ class Kernels:
                     run.note(note)
                 for node, spent in found.spent.items():
                     run.spent[node] = min(spent, run.spent.get(node, inf))
-                run.kernels.update((one, told(task.rules, found)) for one in made)
+                lines = [describe_kernel(task.rules, kept.tried, kept.places) for kept in found.story.kept]
+                run.kernels.update((one, lines) for one in made)
                 for kept in found.story.kept:
                     for finding in (one for graph in found.graphs for one in fused(kept.tried, graph)):
                         run.found.add(finding)

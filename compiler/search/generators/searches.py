@@ -7,7 +7,7 @@ from math import inf
 
 from dslc.deadline import Deadline
 from dslc.ir.graph import Node
-from dslc.search.finders.findings import Findings
+from dslc.search.region_rewrites.findings import Findings
 from dslc.search.rewrites.candidate import Candidate, Front, Limits
 from dslc.search.runs.compiling import no_compiler, with_kernels
 from dslc.search.runs.context import SearchContext

@@ -10,7 +10,7 @@ from dslc.codegen.host.background import BackgroundCompiler
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.match import CompiledRule
-from dslc.search.finders.beside import Beside
+from dslc.search.region_rewrites.background import BackgroundSearch
 from dslc.search.rewrites.candidate import Candidate, Front
 from dslc.search.runs.progress import Run
 from dslc.search.runs.stages import Referenced, Task
@@ -33,7 +33,7 @@ class SearchContext:
     best: Candidate | None = None
     #: compiles kernels beside the search, and derives programs
     ahead: BackgroundCompiler | None = None
-    beside: Beside | None = None
+    beside: BackgroundSearch | None = None
     #: when exploring ends, the turn of the one who is asked, and what he may measure; None where nothing new is measured
     exploring: Deadline = field(default_factory=Deadline)
     turn: Deadline = field(default_factory=Deadline)

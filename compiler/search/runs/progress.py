@@ -11,16 +11,16 @@ from dslc.cost.clock import Clock
 from dslc.cost.process import Spares, Worker
 from dslc.derivation.programs import PricedProgram
 from dslc.ir.graph import Graph, Node
-from dslc.search.finders.findings import FindingStore
+from dslc.search.region_rewrites.findings import FindingStore
 from dslc.search.rewrites.candidate import Candidate, Limits
 from dslc.search.runs.settings import Progress
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from dslc.search.finders.fusions import Fusions
-    from dslc.search.finders.validate import Known, Validated
     from dslc.search.generators.scheduler import Scheduler
+    from dslc.search.region_rewrites.fusions import Fusions
+    from dslc.search.region_rewrites.validate import Known, Validated
     from dslc.search.runs.contenders import Contender
     from dslc.search.runs.judge import Judge, Verdict
     from dslc.search.runs.stages import Explored, Referenced

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dslc.cost.compare import Comparison
 from dslc.deadline import FOREVER, Deadline
-from dslc.search.finders.validate import Claim, Rewrite, Validated, claims_of, validate
+from dslc.search.region_rewrites.validate import Claim, Rewrite, Validated, claims_of, validate
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.runs.contenders import Blamed, Contender
 from dslc.search.runs.originals import Unusable

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from dslc.prove.verdict import STATUSES, RuleVerdict
 from dslc.report import Step, Turn
-from dslc.search.finders.validate import Validated
+from dslc.search.region_rewrites.validate import Validated
 from dslc.search.rewrites.candidate import KERNELS, Candidate
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import keeps_nonfinite

@@ -14,7 +14,7 @@ from dslc.ir.graph import Node, Value
 from dslc.match import CompiledRule
 from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
-from dslc.search.finders.findings import Findings, gathered, taken
+from dslc.search.region_rewrites.findings import Findings, gathered, taken
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
 from dslc.search.rewrites.chains import chained
 from dslc.search.rewrites.divided import TURN as DIVIDED_TURN

@@ -17,8 +17,9 @@ from dslc.fuse.profile import Profiles
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Kernel, Node, ScopeNode, Value
 from dslc.match import CompiledRule
-from dslc.search.finders.derivations import Derivations, derivations_of
-from dslc.search.finders.fusions import fact_of_kernel
+from dslc.search.region_rewrites.building import Builder
+from dslc.search.region_rewrites.derivations import Derivations, derivations_of
+from dslc.search.region_rewrites.fusions import fact_of_kernel
 from dslc.search.strategies.sources import Source
 from dslc.semantics.library import Rules
 
@@ -73,5 +74,5 @@ def moves_of(
 ) -> tuple[tuple[Source, ...], Callable[[Node], float | None]]:
     """Both sources, and what they price. Raises TimeUp: there was no time to measure the machine."""
     kernels = KernelMoves(rules, sizes, machine(costs.measurer))
-    derived = Derivations(rules, derivations_of(rules), costs, opset, until, sizes=sizes)
+    derived = Derivations(Builder(rules, costs, opset, until, sizes=sizes), derivations=derivations_of(rules))
     return (kernels, DerivationMoves(derived)), kernels.price

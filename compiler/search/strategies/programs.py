@@ -14,7 +14,7 @@ from dslc.egraph.graph import EGraph
 from dslc.egraph.story import story
 from dslc.ir.graph import Graph, Node, Opaque
 from dslc.match import CompiledRule
-from dslc.search.finders.findings import Findings
+from dslc.search.region_rewrites.findings import Findings
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
 from dslc.search.rewrites.layouts import without_layouts
 from dslc.search.rewrites.sweep import least_gain

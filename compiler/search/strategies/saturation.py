@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dslc.egraph.extract.table import Weigh
     from dslc.egraph.graph import EGraph
     from dslc.match import CompiledRule
-    from dslc.search.finders.findings import Findings
+    from dslc.search.region_rewrites.findings import Findings
     from dslc.search.rewrites.candidate import Candidate, Limits, Progress
     from dslc.search.strategies.programs import Tidying
     from dslc.search.strategies.strategy import Grown, Space

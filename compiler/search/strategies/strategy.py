@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dslc.egraph.graph import EGraph
     from dslc.ir.graph import Graph, Node
     from dslc.match import CompiledRule
-    from dslc.search.finders.findings import Findings
+    from dslc.search.region_rewrites.findings import Findings
     from dslc.search.rewrites.candidate import Candidate, Limits
     from dslc.search.runs.settings import Mode
     from dslc.search.strategies.sources import Source

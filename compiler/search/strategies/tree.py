@@ -26,7 +26,7 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Value
 from dslc.match import CompiledRule
 from dslc.match.matcher import Match
-from dslc.search.finders.findings import Findings
+from dslc.search.region_rewrites.findings import Findings
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
 from dslc.search.rewrites.levelled import level
 from dslc.search.strategies.arms import WAYS

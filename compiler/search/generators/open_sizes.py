@@ -8,8 +8,8 @@ from dslc.cost.model import CostModel
 from dslc.ir.graph import Call, Graph, ScopeNode, Value
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, Scalar, Sym, walk
-from dslc.search.finders.derivations import SHARE as DERIVATIONS_SHARE
-from dslc.search.finders.looking import TOLD as LOOKING_TOLD
+from dslc.search.region_rewrites.hot_operators import SHARE as DERIVATIONS_SHARE
+from dslc.search.region_rewrites.region_log import TOLD as LOOKING_TOLD
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.runs.context import SearchContext
 from dslc.semantics.elaborate import expand
@@ -17,7 +17,7 @@ from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
 
-def tell_left_open(context: SearchContext) -> None:
+def note_open_sizes(context: SearchContext) -> None:
     """A note with the part of the original's time that reductions of open sizes take, and how these sizes are fixed."""
     task = context.task
     share, names = _open_share(task.rules, context.start, context.costs)

@@ -42,7 +42,7 @@ def as_one(value: Value) -> Value:
 
 
 def reductions(rules: Rules, node: Call) -> int | None:
-    """How many reductions an operator has; None where it is no expression."""
+    """The number of reductions of an operator; None where it is no expression."""
     program, _ = abstracted(node.values, leaves_of((node,)))
     value = expanded(rules, program)
     if value is None:
@@ -52,7 +52,7 @@ def reductions(rules: Rules, node: Call) -> int | None:
 
 
 def is_moved(rules: Rules, node: Call) -> bool:
-    """Whether an operator computes nothing: its elements are those of one operand, at places that no data says, or constants."""
+    """Return whether an operator computes nothing: its elements are those of one operand, at static places, or constants."""
     program, _ = abstracted(node.values, leaves_of((node,)))
     value = expanded(rules, program)
     one = None if value is None else as_one(value).node
@@ -61,7 +61,7 @@ def is_moved(rules: Rules, node: Call) -> bool:
 
 
 def factors(rules: Rules, program: Graph) -> int:
-    """How many tensors the elements are of over which a program is one sum; 0 where it is none."""
+    """The number of tensors over whose elements a program is one sum; 0 where it is none."""
     found = _sum(rules, program)
     if found is None:
         return 0
@@ -71,8 +71,10 @@ def factors(rules: Rules, program: Graph) -> int:
 
 
 def windows(rules: Rules, program: Graph) -> tuple[int, ...]:
-    """How long the sum of a program is along each window that moves over an operand by one position, as `r` in `X[h + 2 * r]`: how many
-    positions, from the first to the last."""
+    """Lengths of the sum of a program along each window that moves over an operand by one position.
+
+    As `r` in `X[h + 2 * r]`: how many positions, from the first to the last.
+    """
     found = _sum(rules, program)
     if found is None:
         return ()
@@ -91,17 +93,17 @@ def windows(rules: Rules, program: Graph) -> tuple[int, ...]:
 
 
 def is_sized(node: Node) -> bool:
-    """Whether all types of a node are known."""
+    """Return whether all types of a node are known."""
     return all(type is not None for type in (*node.types, *(arg.node.types[arg.index] for arg in node.args)))
 
 
 def is_static(node: Node) -> bool:
-    """Whether all sizes of a node are known."""
+    """Return whether all sizes of a node are known."""
     return is_sized(node) and all(value.type.is_static for value in (*node.values, *node.args))
 
 
 def same(found: Value, old: Value) -> bool:
-    """Whether a program is the operator that it was derived of."""
+    """Return whether a program is the operator that it was derived of."""
     a, b = found.node, old.node
     return isinstance(a, Call) and isinstance(b, Call) and (a.op, a.tag) == (b.op, b.tag)
 

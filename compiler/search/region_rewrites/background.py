@@ -17,35 +17,35 @@ from dslc.ir.packed import PackedValues, packed, unpacked
 from dslc.processes.child import ready
 from dslc.processes.forked import Fork
 from dslc.processes.process import ProcessFailed
-from dslc.search.finders.looking import LeftOut
+from dslc.search.region_rewrites.region_log import SkippedRewrite
 
 NICE = 5  #: how much others come before it: whoever compiles kernels is waited for
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedOperator:
-    """The programs of one operator, the cheapest by estimate first, and one at unknown sizes that nobody may take."""
+    """The programs of one operator, the cheapest by estimate first, and one at unknown sizes that may not be taken."""
 
     programs: tuple[PricedProgram, ...]
-    left_out: LeftOut | None
+    skipped: SkippedRewrite | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """What was found for the task of a place, where it was done: programs as their steps, targets and seconds, and their values."""
+    """The result of the task of a place, where it was done: programs as steps, targets and seconds, and their values."""
 
     place: int
     done: bool
     told: tuple[tuple[tuple[DerivationStep, ...], tuple[str, ...], float], ...]
     values: PackedValues
-    left_out: LeftOut | None
+    skipped: SkippedRewrite | None
 
 
 #: whoever asks, and the operator
 Task = tuple[str, Graph]
 
 
-class Beside:
+class BackgroundSearch:
     """Does searches, one after the other, in a fork of this process; call `close`.
 
     Whoever asks for one that it has not begun has it alone: nothing is searched twice.
@@ -55,7 +55,7 @@ class Beside:
         self._places = {task: k for k, task in enumerate(tasks)}
         self._found: dict[int, DerivedOperator | None] = {}
         self._halts = 0
-        # of each task whether it is somebody's: both processes have this memory
+        # the tasks that are taken: both processes have this memory
         self._begun = memoryview(mmap.mmap(-1, max(1, len(tasks))))
         self._fork: Fork | None = None
         # where the system makes no process, whoever asks searches
@@ -63,7 +63,7 @@ class Beside:
             self._fork = Fork(partial(_serve, list(tasks.values()), self._begun)) if tasks else None
 
     def derived(self, who: str, operator: Graph, until: Deadline) -> DerivedOperator | None:
-        """What it finds for an operator, which is waited for where it has begun; None where it has not, and where it failed.
+        """Return what it finds for an operator, and wait where it has begun; None where it has not, and where it failed.
 
         Raises TimeUp.
         """
@@ -84,7 +84,7 @@ class Beside:
     def halted(self) -> Iterator[None]:
         """Leaves the processors to what is measured inside."""
         if not self._halts:
-            # a pipe holds little: who is not read from waits
+            # a pipe holds little: a process that is not read from waits
             self._receive(OVER)
         self._halts += 1
         try:
@@ -113,7 +113,7 @@ class Beside:
             programs = [
                 PricedProgram(value, *told) for value, told in zip(unpacked(message.values), message.told, strict=True)
             ]
-            self._found[message.place] = DerivedOperator(tuple(programs), message.left_out) if message.done else None
+            self._found[message.place] = DerivedOperator(tuple(programs), message.skipped) if message.done else None
             until = OVER
 
 
@@ -128,7 +128,7 @@ def _serve(works: Sequence[Callable[[], DerivedOperator]], begun: memoryview, an
         try:
             found = work()
             told = tuple((one.steps, one.targets, one.seconds) for one in found.programs)
-            message = _Message(place, True, told, packed([one.value for one in found.programs]), found.left_out)
+            message = _Message(place, True, told, packed([one.value for one in found.programs]), found.skipped)
         except Exception:
             # whoever asks searches it, and fails where it can be told
             message = _Message(place, False, (), packed([]), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dslc.codegen.host.background import BackgroundCompiler
@@ -11,10 +11,10 @@ from dslc.deadline import Deadline
 from dslc.fuse.autotune import TunedKernel, WhyUnused
 from dslc.fuse.fusion import KERNELS as FUSED_KERNELS
 from dslc.fuse.fusion import Fused, Fusing
-from dslc.fuse.kernels import kernels
+from dslc.fuse.kernels import kernels, unfold
 from dslc.fuse.templates import Templates
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, kernel_value
+from dslc.ir.graph import Call, Graph, Kernel, Value, kernel_value, replace
 from dslc.match.forms import stated_error
 from dslc.search.rewrites.candidate import KERNELS, Candidate
 from dslc.semantics.library import Rules
@@ -28,8 +28,10 @@ _BUILT = (WhyUnused.DIFFERS, WhyUnused.SLOWER, WhyUnused.NOT_RUN)
 
 @dataclass(frozen=True, slots=True)
 class Fusions:
-    """Where kernels are looked for: the model's opset, the sizes at which it is measured, the clock of the run, and the templates of
-    lowerings."""
+    """A search for kernels.
+
+    The model's opset, the sizes at which it is measured, the clock of the run, and the templates of lowerings.
+    """
 
     rules: Rules
     costs: CostModel
@@ -42,8 +44,10 @@ class Fusions:
     unfinished: set[Candidate] = field(default_factory=set)
 
     def of(self, base: Candidate, until: Deadline, hurried: bool = False) -> tuple[list[Candidate], Fused]:
-        """A candidate with some of its nodes as kernels, the best by prediction first, and the story. Asked again about one for which
-        there was no time, it goes on there. `hurried`: kernels are tried at once, at guessed prices."""
+        """A candidate with some of its nodes as kernels, the best by prediction first, and the story.
+
+        Asked again about one for which there was no time, it goes on there. `hurried`: kernels are tried at once, at guessed prices.
+        """
         begun = self.begun.get(base)
         if begun is None:
             begun = self.begun[base] = Fusing(
@@ -68,7 +72,7 @@ class Fusions:
         return made, found
 
     def prepare(self, ahead: BackgroundCompiler) -> None:
-        """Has other variants of the kernels that were tried compiled while somebody else uses the time."""
+        """Have other variants of the kernels that were tried compiled in the time of others."""
         for fusing in self.begun.values():
             fusing.trials.prepare(ahead)
 
@@ -83,13 +87,16 @@ def fact_of_kernel(program: Graph) -> Fact:
     return Fact(KERNELS, program, Graph(program.inputs, kernel_value(program, program.inputs)))
 
 
-def told(rules: Rules, found: Fused) -> list[str]:
-    """What a report says of the kernels of a result: their nodes, in how many places, and what was measured."""
-    return [said(rules, kept.tried, kept.places) for kept in found.story.kept]
+def kernel_facts(program: Graph, leaves: Sequence[Value]) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+    """Yield a fact for each kernel of a program over some leaves."""
+    given = dict(zip(program.inputs, leaves, strict=True))
+    for node in program.nodes():
+        if isinstance(node, Kernel):
+            yield fact_of_kernel(node.group), replace(unfold(Graph(program.inputs, node.args)).outputs, given)
 
 
-def said(rules: Rules, tried: TunedKernel, places: int) -> str:
-    """What a report says of a kernel in so many places."""
+def describe_kernel(rules: Rules, tried: TunedKernel, places: int) -> str:
+    """A line of a report about a kernel in so many places: its nodes, and what was measured."""
     words = " + ".join(node.op.rpartition(".")[2] for node in tried.program.nodes() if isinstance(node, Call))
     how = "" if places == 1 else f", in {places} places"
     how += f", by the template of {tried.lowering}" if tried.lowering else ""
@@ -104,7 +111,7 @@ def said(rules: Rules, tried: TunedKernel, places: int) -> str:
 
 
 def unbuilt(found: Fused) -> str:
-    """Why there are no kernels although a compiler was found: it made none of them; empty where it made one, or was not asked."""
+    """The reason why a compiler made none of the kernels; empty where it made one, or was not asked."""
     dropped = found.story.dropped
     failed = [one for one in dropped if one.why is WhyUnused.NOT_BUILT]
     if not failed or found.story.kept or any(one.why in _BUILT for one in dropped):

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dslc.deadline import TimeUp
-from dslc.search.finders.findings import Findings, gathered
 from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.generators.searches import limits_of, searched
+from dslc.search.region_rewrites.findings import Findings, gathered
 from dslc.search.rewrites.candidate import KERNELS, Candidate
 from dslc.search.runs.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """Kernels, derived programs and mutants that were measured, wherever they fit in what rules made: first as many as gain at once,
-    then as moves of the strategy beside the rules.
+class CombineFindings:
+    """Kernels, derived programs and mutants that were measured, wherever they fit in what rules made.
 
-    It is asked again whenever more was found. `least` is the share of the candidate's time that all of it together must save beyond
-    the best so far, `brief` the share of the budget after which its search may give way.
+    First as many as gain at once, then as moves of the strategy beside the rules; asked again whenever more was found. `least` is the
+    share of the candidate's time that all of it together must save beyond the best so far, `brief` the share of the budget after which
+    its search may give way.
     """
 
     name: str = "all together"
@@ -33,7 +33,7 @@ class Gathered:
     brief: float = 0.05
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
-        """What all findings save together, beyond the best so far."""
+        """The share that all findings save together, beyond the best so far."""
         if base is not context.reached or has_kernels(base) or not context.run.found.count:
             return 0.0
         least = min((one.candidate.cost for one in context.run.checked), default=context.start.cost)
@@ -49,7 +49,7 @@ class Gathered:
             if found is base:
                 return ()
             for step in found.path()[len(base.path()) :]:
-                run.kernels[step] = findings.said(step)
+                run.kernels[step] = findings.describe(step)
                 if step.facts and step.rule != KERNELS:
                     run.much.add(step)
             return (found,)

@@ -1,4 +1,4 @@
-"""Neighbours of the best that rules made, in time that nobody else needs: predictions may be wrong."""
+"""Neighbours of the best that rules made, in time that is left: predictions may be wrong."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from dslc.search.runs.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)
-class Nearby:
-    """What was found on the way to the best, of what predictions cannot tell apart the graph with the fewest nodes, and what a sweep
-    finds without one rule of the best.
+class Neighbourhood:
+    """Candidates near the best: on the way to it, the one of the fewest nodes, and those without one rule of the best.
 
     `contenders` on the way, `variants` without a rule, each after so many `steps` at most; what is `clearly` so many times as fast
     needs none of them.

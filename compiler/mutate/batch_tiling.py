@@ -1,14 +1,24 @@
-"""Tiles that overlap: a region's result in parts, each by an operator on what it reads.
+"""A region's result in tiles that are images of a batch, and a batch as one image: right everywhere (PET's Figure 1 without a seam).
 
-They are right everywhere, where tiles that only touch each other are wrong beside the seams; what the parts share is read twice.
+Tiles that overlap, each by an operator on what it reads, where tiles that only touch each other are wrong beside the seams; what they
+share is read twice.
 
 `Y[h] = sum[r] X[h + r] * K[r]` is `Y[(a, b)] = sum[r] X[10 * a + b + r] * K[r]`, which an operator that knows images computes from the
 images `X'[a, u] = X[10 * a + u]`. That is found as derived programs are: by matching what an operator computes.
+
+Images side by side as one image, with as much room between them as windows see:
+
+    X'[c, (a, u), (b, v)] = X[4 * a + b, c, u, v] where u < H and v < W, else 0
+    Y[n, f, h, w] = conv(X', K)[f, (n // 4, h), (n % 4, w)]
+
+An operator in tiles of some positions has fewer of them where images are smaller than a few tiles: four of 5x5 take 2x2 tiles of 4x4
+each, a sheet of 23x23 takes 6x6 of them instead of 8x8.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from math import prod
 
@@ -17,9 +27,9 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Call, Scope, ScopeNode, Value, scope_value, topological
 from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, traversal, walk
 from dslc.ir.scopes import substitute
-from dslc.mutate.problem import shape_of
-from dslc.semantics.elaborate import expand
-from dslc.semantics.env import EvalError, Mismatch
+from dslc.mutate.images import Slide, batch_of, slides_of_call
+from dslc.mutate.problem import applied, expanded, shape_of
+from dslc.semantics.env import Mismatch, Unbound
 from dslc.semantics.library import Rules
 
 PARTS: tuple[int, ...] = (2, 4)  #: parts of a dimension
@@ -31,11 +41,12 @@ def overlapping(rules: Rules, old: Value, parts: Sequence[int] = PARTS) -> Itera
 
     None for a region of several expressions, or of symbolic sizes.
     """
-    try:
-        (value,) = expand(rules, (old,))
-    except (Mismatch, EvalError):
-        return
-    if not isinstance(value.node, ScopeNode) or any(isinstance(arg.node, ScopeNode) for arg in value.node.args):
+    (value,) = expanded(rules, (old,)) or (None,)
+    if (
+        value is None
+        or not isinstance(value.node, ScopeNode)
+        or any(isinstance(arg.node, ScopeNode) for arg in value.node.args)
+    ):
         return
     scope = value.node.scope
     if not all(isinstance(extent, int) for extent in scope.extents):
@@ -54,7 +65,7 @@ def overlapping(rules: Rules, old: Value, parts: Sequence[int] = PARTS) -> Itera
                     if back not in seen:
                         seen.add(back)
                         yield back
-            except (Mismatch, EvalError, DslcError):
+            except (Mismatch, DslcError):
                 continue
 
 
@@ -110,7 +121,7 @@ def _reads(part: Read, scope: Scope, axes: Sequence[int]) -> bool:
 
 
 def _untiled(made: Value, scope: Scope, axes: Sequence[int], old: Value) -> Value:
-    """What tiles hold in the place where the region has it."""
+    """Put what tiles hold in the place where the region has it."""
     shape, sizes = shape_of(old), shape_of(made)
     # the positions of the region's iterators: merged dimensions are taken apart
     index: list[Scalar] = []
@@ -132,5 +143,80 @@ def _untiled(made: Value, scope: Scope, axes: Sequence[int], old: Value) -> Valu
 
 
 def _place(axis: int, first: int, axes: Sequence[int]) -> int:
-    """Where an iterator of the region is among those of the tiles."""
+    """The place of an iterator of the region among those of the tiles."""
     return axis + (len(axes) if axis > first else 0)
+
+
+def sheets(rules: Rules, old: Value) -> Iterator[Value]:
+    """Programs of an operator over holes with its images on sheets, of all grids of the whole batch; none for what has no images."""
+    core = old.node
+    if not isinstance(core, Call) or any(isinstance(arg.node, Call) for arg in core.args):
+        return
+    batch = None
+    with suppress(Mismatch, Unbound, DslcError, ValueError):
+        operand, along = slides_of_call(rules, core) or (0, ())
+        batch = batch_of(rules, core, operand, core.attrs, [slide.axis for slide in along]) if along else None
+    if batch is None:
+        return
+    count = shape_of(core.args[operand])[batch[0]]
+    for grid in _grids(count, len(along)):
+        made = _on_sheet(rules, core, operand, along, batch, grid)
+        if made is not None:
+            yield made
+
+
+def _grids(count: int, axes: int) -> list[tuple[int, ...]]:
+    """Ways to put images on a grid, those first that are almost as high as wide."""
+    if axes == 1:
+        return [(count,)] if count > 1 else []
+    found = [
+        (high, count // high, *(1,) * (axes - 2)) for high in range(1, count + 1) if count > 1 and count % high == 0
+    ]
+    return sorted(found, key=lambda grid: (max(grid[:2]) / min(grid[:2]), grid))[:4]
+
+
+def _on_sheet(
+    rules: Rules, core: Call, operand: int, along: tuple[Slide, ...], batch: tuple[int, int], grid: tuple[int, ...]
+) -> Value | None:
+    images = core.args[operand]
+    shape, wanted = shape_of(images), shape_of(core.values[0])
+    step: dict[int, int] = {}
+    sizes = list(shape)
+    sizes[batch[0]] = 1
+    index: list[Scalar] = [traversal(k) for k in range(len(shape))]
+    at: list[Scalar] = [traversal(k) for k in range(len(wanted))]
+    number: Scalar = num(0)
+    left: Scalar = traversal(batch[1])
+    held: Scalar = num(True)
+    places: list[Scalar] = []
+    for parts in reversed(grid):
+        places.insert(0, apply("%", left, num(parts)))
+        left = apply("//", left, num(parts))
+    for slide, parts, place in zip(along, grid, places, strict=True):
+        size, result = shape[slide.axis], wanted[slide.result]
+        apart = max(size - slide.first, result + slide.first + slide.window)
+        if apart < size:
+            return None
+        step[slide.axis] = apart
+        sizes[slide.axis] = (parts - 1) * apart + size
+        it = traversal(slide.axis)
+        number = apply("+", apply("*", number, num(parts)), apply("//", it, num(apart)))
+        index[slide.axis] = apply("%", it, num(apart))
+        held = apply("and", held, apply("<", index[slide.axis], num(size)))
+        at[slide.result] = apply("+", apply("*", place, num(apart)), traversal(slide.result))
+    index[batch[0]] = number
+    at[batch[1]] = num(0)
+    body = apply("select", held, read(0, tuple(index)), num(0))
+    sheet = scope_value(Scope(tuple(sizes), body, images.type.dtype), (images,))
+    args = [sheet if k == operand else arg for k, arg in enumerate(core.args)]
+    (made,) = applied(rules, core.op, args, dict(core.attrs)) or (None,)
+    if made is None:
+        return None
+    given = shape_of(made)
+    fits = all(
+        given[slide.result] >= (parts - 1) * step[slide.axis] + wanted[slide.result]
+        for slide, parts in zip(along, grid, strict=True)
+    )
+    if not fits or prod(given) < prod(wanted):
+        return None
+    return scope_value(Scope(wanted, read(0, tuple(at)), core.values[0].type.dtype), (made,))

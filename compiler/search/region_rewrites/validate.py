@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from itertools import chain
 from math import isfinite
 from typing import Literal, get_args
 
@@ -70,13 +72,13 @@ class Rewrite:
     new: Value
 
 
-#: what is to be proved: a fact, a rewrite that some fact must account for, or a rule's name where nobody says what it replaced
+#: a fact, a rewrite that some fact must account for, or a rule's name where it is not known what it replaced
 Claim = Fact | Rewrite | str
 
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """How the rewrites of each rule were proved; `failed` names a rule that changes what a program computes, and why.
+    """Proofs of the rewrites of each rule; `failed` names a rule that changes what a program computes, and why.
 
     `unproved` names the rules that may be used only where their rewrites are proved here, and some of which are not.
     """
@@ -89,12 +91,12 @@ class Validated:
 
     @property
     def usable(self) -> bool:
-        """Whether the candidate may be taken."""
+        """Return whether the candidate may be taken."""
         return not self.failed and not self.unproved
 
 
 def claims_of(candidate: Candidate) -> Iterator[Claim]:
-    """What a candidate rests on, in order: the facts of each step, or the rewrites that its graph tells of."""
+    """Claims of a candidate, in order: the facts of each step, or the rewrites that its graph tells of."""
     for step in candidate.path():
         if step.parent is None:
             continue
@@ -142,8 +144,9 @@ class _Failed:
     problem: str
 
 
-#: what was found about two sides, by `exact` or by `field`: equal blocks of a model have equal rewrites
-Known = dict[tuple[Literal["exact", "field"], tuple[Value, ...], tuple[Value, ...]], "bool | Agreed | _Failed | None"]
+Found = bool | Agreed | _Failed | None
+#: results about two sides, by `exact` or by `field`: equal blocks of a model have equal rewrites
+Known = dict[tuple[Literal["exact", "field"], Values, Values], Found]
 
 
 class _Prover:
@@ -153,7 +156,9 @@ class _Prover:
 
     def of(self, claim: Fact | Rewrite) -> How | _Failed:
         if isinstance(claim, Fact) and isinstance(claim.proof, Corrected) and not self._until.over:
-            return self._corrected(claim, claim.proof)
+            # by inclusion: where the mutant differs, the region is computed again
+            shows = partial(claim.proof.shows, self._rules, claim)
+            return "exact" if self._known_as("exact", claim.old.outputs, claim.new.outputs, shows) is True else "rule"
         if isinstance(claim, Fact) and isinstance(claim.proof, Chain) and not self._until.over:
             return self._chained(claim, claim.proof)
         attempts: list[ClaimSides] = []
@@ -162,27 +167,27 @@ class _Prover:
             if self._until.over:
                 return "rule"
             attempts.append(sides)
-            if self._exact(sides):
+            if self._known_as("exact", sides.old, sides.new, partial(self._equal, sides)) is True:
                 return "exact"
             if most.over:
                 break
         for sides in attempts:
             if self._until.over:
                 return "rule"
-            found = self._field(sides)
+            found = self._known_as("field", sides.old, sides.new, partial(self._computed, sides))
             if isinstance(found, _Failed):
                 if sides.free:
                     return found
-            elif found is not None:
+            elif found is not None and not isinstance(found, bool):
                 return found
         return "rule"
 
-    def _corrected(self, fact: Fact, proof: Corrected) -> How:
-        """By inclusion: where the mutant differs, the region is computed again."""
-        key: tuple[Literal["exact"], Values, Values] = ("exact", fact.old.outputs, fact.new.outputs)
+    def _known_as(self, kind: Literal["exact", "field"], old: Values, new: Values, make: Callable[[], Found]) -> Found:
+        """Return what is known about two sides, or find it."""
+        key = kind, old, new
         if key not in self._known:
-            self._known[key] = proof.shows(self._rules, fact)
-        return "exact" if self._known[key] is True else "rule"
+            self._known[key] = make()
+        return self._known[key]
 
     def _chained(self, fact: Fact, proof: Chain) -> How | _Failed:
         """By the facts that lead from one program to the other, each of which is proved by itself."""
@@ -205,19 +210,6 @@ class _Prover:
         if self._nodes is None or self._nodes[0] is not claim.graph:
             self._nodes = claim.graph, frozenset(claim.graph.nodes())
         yield from _sides(claim, self._nodes[1])
-
-    def _exact(self, sides: ClaimSides) -> bool:
-        key: tuple[Literal["exact"], Values, Values] = ("exact", sides.old, sides.new)
-        if key not in self._known:
-            self._known[key] = self._equal(sides)
-        return self._known[key] is True
-
-    def _field(self, sides: ClaimSides) -> Agreed | _Failed | None:
-        key: tuple[Literal["field"], Values, Values] = ("field", sides.old, sides.new)
-        if key not in self._known:
-            self._known[key] = self._computed(sides)
-        found = self._known[key]
-        return found if not isinstance(found, bool) else None
 
     def _equal(self, sides: ClaimSides) -> bool:
         if sides.old == sides.new:
@@ -312,36 +304,25 @@ def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[ClaimSides]:
     show that a rewrite is wrong.
     """
     taken = _taken(rewrite.new, nodes)
-    common = _common(rewrite)
-    seen: set[tuple[Values, Values]] = set()
-    lowest = {value for value in taken if not _holds(value, taken)}
+    # the values near below the old one where walks from the new one come upon them
+    inside = _near(rewrite.old, set(), NEAR)[0]
+    common = _near(rewrite.new, inside, FAR)[0] & inside
+    seen: set[tuple[Value, Value]] = set()
+    lowest = {value for value in taken if taken.isdisjoint(_near(value, set(), FAR)[0] - {value})}
     few, near = FEW, NEAR
     ways = (_unknown(taken, 1), few), (taken, few), (taken, near), (common, near), (_unknown(taken), near)
-    cut: set[Value] = set()
+    cuts: list[set[Value]] = []
     for stop, limit in (*ways, (_unknown(lowest), FAR)):
-        cut = stop | _boundary(rewrite.old, stop, limit)
-        cut |= _boundary(rewrite.new, cut, limit)
-        found = _between(rewrite, cut)
-        if found is not None and (found.old, found.new) not in seen:
-            seen.add((found.old, found.new))
-            yield found
-    for lower in _lowered(rewrite, _met(rewrite, cut)):
-        found = _between(rewrite, lower)
-        if found is not None and (found.old, found.new) not in seen:
-            seen.add((found.old, found.new))
-            yield found
-
-
-def _between(rewrite: Rewrite, cut: set[Value]) -> ClaimSides | None:
-    """The sides over arbitrary values in place of a cut; None where the type of one of these is not known."""
-    names: dict[Value, Value] = {}
-    old, new = _over(rewrite.old, cut, names), _over(rewrite.new, cut, names)
-    return None if old is None or new is None else ClaimSides((old,), (new,), all(_free(value) for value in names))
-
-
-def _free(value: Value) -> bool:
-    """Whether a value of a graph can be any tensor of its type, whatever the others are."""
-    return isinstance(value.node, Input)
+        cut = stop | _near(rewrite.old, stop, limit)[1]
+        cuts.append(cut | _near(rewrite.new, cut, limit)[1])
+    for lower in chain(cuts, _lowered(rewrite, _met(rewrite, cuts[-1]))):
+        # the sides over arbitrary values in the place of a cut, where the types of these are known
+        names: dict[Value, Value] = {}
+        old, new = _over(rewrite.old, lower, names), _over(rewrite.new, lower, names)
+        if old is not None and new is not None and (old, new) not in seen:
+            seen.add((old, new))
+            # an input of the graph can be any tensor of its type, whatever the others are
+            yield ClaimSides((old,), (new,), all(isinstance(value.node, Input) for value in names))
 
 
 def _lowered(rewrite: Rewrite, cut: set[Value]) -> Iterator[set[Value]]:
@@ -393,7 +374,7 @@ def _met(rewrite: Rewrite, cut: set[Value]) -> set[Value]:
 
 
 def _inside(rewrite: Rewrite, cut: set[Value]) -> set[Value]:
-    """What a walk down from either side comes upon, the cut included; no more than is looked at."""
+    """Values of a walk down from either side, the cut included; no more than is looked at."""
     found: set[Value] = set()
     stack = [rewrite.old, rewrite.new]
     while stack and len(found) <= 2 * WHOLE:
@@ -422,12 +403,6 @@ def _taken(new: Value, nodes: Set[Node]) -> set[Value]:
     return found
 
 
-def _common(rewrite: Rewrite) -> set[Value]:
-    """The values near below the old one where walks from the new one come upon them."""
-    inside = _near(rewrite.old, set(), NEAR)[0]
-    return _near(rewrite.new, inside, FAR)[0] & inside
-
-
 def _unknown(values: set[Value], most: int = SMALL) -> set[Value]:
     """Without the constants of up to so many elements, whose contents are at hand."""
     return {value for value in values if not _small(value, most)}
@@ -436,17 +411,6 @@ def _unknown(values: set[Value], most: int = SMALL) -> set[Value]:
 def _small(value: Value, most: int = SMALL) -> bool:
     type = value.node.types[value.index]
     return isinstance(value.node, Constant) and type is not None and type.is_static and type.elements <= most
-
-
-def _holds(value: Value, others: set[Value]) -> bool:
-    """Whether another of the values lies near below a value."""
-    below = _near(value, set(), FAR)[0]
-    return any(other in below for other in others if other != value)
-
-
-def _boundary(root: Value, stop: set[Value], limit: int) -> set[Value]:
-    """Where a walk from a value ends that goes through no value of `stop` and through `limit` nodes at most."""
-    return _near(root, stop, limit)[1]
 
 
 def _near(root: Value, stop: set[Value], limit: int) -> tuple[set[Value], set[Value]]:

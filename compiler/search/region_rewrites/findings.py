@@ -1,7 +1,7 @@
 """Findings of a run, measured to be faster, as facts over holes: moves and unions of every strategy, in whatever graph they fit.
 
 Kernels, derived programs and corrected mutants are each found in some candidate. Their facts hold wherever their programs stand, so
-those of different finders, and the rules, meet in one program.
+those of different sources, and the rules, meet in one program.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from dataclasses import replace as replace_fields
 from dslc.cost.groups import Group
 from dslc.cost.model import CostModel
 from dslc.fuse.autotune import TunedKernel
-from dslc.fuse.kernels import kernels, unfold
+from dslc.fuse.kernels import kernels
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Graph, Kernel, Node, Value, rebuild, replace, with_args
+from dslc.ir.graph import Graph, Kernel, Node, Value, rebuild, with_args
 from dslc.ir.holes import instantiated
 from dslc.ir.places import places_of
 from dslc.match import CompiledRule
-from dslc.search.finders.fusions import fact_of_kernel
-from dslc.search.finders.fusions import said as kernel_said
-from dslc.search.finders.looking import Rival, said
+from dslc.search.region_rewrites.fusions import describe_kernel, fact_of_kernel, kernel_facts
+from dslc.search.region_rewrites.region_log import MeasuredRewrite
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
 from dslc.search.rewrites.rewriting import disjoint, rewritten
 from dslc.search.rewrites.sweep import least_gain
@@ -42,7 +41,7 @@ class Finding:
     before: float
     after: float
     #: what it was, for a report
-    rival: Rival | None = None
+    measured: MeasuredRewrite | None = None
 
     @property
     def saving(self) -> float:
@@ -50,7 +49,7 @@ class Finding:
         return self.before - self.after
 
     def places(self, graph: Graph) -> Iterator[tuple[tuple[Value, ...], dict[Value, Value]]]:
-        """Where its old program stands in a graph: what its holes stand for, and what may stand for which values there."""
+        """The places of its old program in a graph: values of its holes, and what may stand for which values there."""
         for holes, values in places_of(self.fact.old, graph):
             if tuple(value.constant for value in holes) == self.weights:
                 new = dict(zip(values, instantiated(self.program, holes), strict=True))
@@ -58,12 +57,10 @@ class Finding:
                     yield holes, new
 
 
-def derived(rival: Rival) -> Finding:
-    """What was derived, or mutated and corrected, and measured."""
-    groups = dict.fromkeys(node.group for node in rival.program.nodes() if isinstance(node, Kernel))
-    rests = dict.fromkeys((rival.fact, *map(fact_of_kernel, groups)))
-    weights = tuple(hole.constant for hole in rival.fact.old.inputs)
-    return Finding(rival.fact, rival.program, tuple(rests), rival.kernels, weights, rival.before, rival.after, rival)
+def derived(one: MeasuredRewrite) -> Finding:
+    """A program that was derived, or mutated and corrected, and measured."""
+    weights = tuple(hole.constant for hole in one.fact.old.inputs)
+    return Finding(one.fact, one.program, one.facts, one.kernels, weights, one.before, one.after, one)
 
 
 def fused(tried: TunedKernel, graph: Graph) -> Iterator[Finding]:
@@ -98,7 +95,7 @@ class FindingStore:
         return sorted((one for own in self.by_program.values() for one in own), key=lambda one: -one.saving)
 
     def fitting(self, graph: Graph) -> tuple[Finding, ...]:
-        """Those that fit somewhere in a graph."""
+        """Findings that fit somewhere in a graph."""
         return tuple(one for one in self.all() if next(one.places(graph), None) is not None)
 
     def saving(self, graph: Graph) -> float:
@@ -126,23 +123,19 @@ class Findings:
         return ()
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
-        """What each finding rests on, at each of its places."""
+        """Yield the facts that each finding rests on, at each of its places."""
         for one in self.found:
             for holes, _ in one.places(graph):
-                self._told(one, holes)
+                self._tell_costs(one, holes)
                 yield one.fact, holes
                 if one.fact.new != one.program:
-                    given = dict(zip(one.program.inputs, holes, strict=True))
-                    for node in one.program.nodes():
-                        if isinstance(node, Kernel):
-                            meant = unfold(Graph(one.program.inputs, node.args)).outputs
-                            yield fact_of_kernel(node.group), replace(meant, given)
+                    yield from kernel_facts(one.program, holes)
 
     def moves(self, graph: Graph) -> Iterator[tuple[Finding, dict[Value, Value]]]:
         """Each finding at each of its places: what may stand for which values."""
         for one in self.found:
             for holes, new in one.places(graph):
-                self._told(one, holes)
+                self._tell_costs(one, holes)
                 yield one, new
 
     def with_texts(self, candidate: Candidate) -> Candidate:
@@ -156,15 +149,17 @@ class Findings:
         texts = {name: each.text for name, each in best.items()}
         return replace_fields(candidate, kernels={**candidate.kernels, **texts}) if texts else candidate
 
-    def said(self, step: Candidate) -> list[str]:
-        """What a report says of the findings that a step rests on."""
-        own = [one for one in self.found if one.fact in step.facts]
+    def describe(self, step: Candidate) -> list[str]:
+        """Lines of a report about the findings that a step rests on."""
         return [
-            said(one.rival) if one.rival is not None else kernel_said(self.costs.rules, one.kernels[0], step.count)
-            for one in own
+            describe_kernel(self.costs.rules, one.kernels[0], step.count)
+            if one.measured is None
+            else one.measured.describe("derived by ")
+            for one in self.found
+            if one.fact in step.facts
         ]
 
-    def _told(self, one: Finding, holes: Sequence[Value]) -> None:
+    def _tell_costs(self, one: Finding, holes: Sequence[Value]) -> None:
         """Has the costs know what its kernels take where it is placed."""
         seconds = {each.program: each.kernel for each in one.kernels}
         memo: dict[Node, Sequence[Value]] = {}

@@ -1,4 +1,4 @@
-"""What rules found in nodes that ONNX has, where its operators would be kernels: where nobody has their library these are slow."""
+"""Results of rules in nodes that ONNX has, where operators would be kernels: without their library these are slow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dslc.search.runs.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class StandardNodes:
     """The same candidate with other words for what ONNX has no node for at this opset.
 
     Before: `hard_swish(X)` at opset 11, which is a kernel of its own. After: `mul(X, hard_sigmoid(X))`.
