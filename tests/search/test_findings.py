@@ -10,6 +10,7 @@ import pytest
 
 from dslc.codegen.text import KernelText
 from dslc.cost.targets import target_named
+from dslc.fuse.autotune import TunedKernel
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import fact_of
