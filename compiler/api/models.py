@@ -21,9 +21,9 @@ from dslc.api.given import (
     whole,
     wrong,
 )  # fmt: skip
-from dslc.search.runs.settings import Settings
-from dslc.search.strategies.option import documented, options
-from dslc.search.strategies.typed import (
+from dslc.search.options.option import documented, options
+from dslc.search.options.settings import Settings
+from dslc.search.options.types import (
     InputsLike,
     Isa,
     Options,
@@ -71,8 +71,8 @@ def optimize(
             >>> [node.op_type for node in result.model.graph.node]
             ['Relu']
     """
+    from dslc.search.options.settings import WrongOption, settings_of
     from dslc.search.pipeline import optimize as run
-    from dslc.search.runs.settings import WrongOption, settings_of
 
     given: dict[str, Any] = {**options}
     for name in given:
@@ -293,7 +293,7 @@ def bench(
         DslcError: E0810 for inputs that do not fit, E0906 for wrong arguments, and for what is no model or does not run.
     """
     from dslc.cli.bench import benched
-    from dslc.search.strategies.given import read_inputs
+    from dslc.search.options.option import read_inputs
 
     try:
         given: Given | None = None if inputs is None else read_inputs(inputs)

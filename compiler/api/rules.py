@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dslc.api.given import libraries_of, names_of, path_of, seconds_of, sizes_of, whole, wrong
-from dslc.search.strategies.typed import PathLike
+from dslc.search.options.types import PathLike
 
 if TYPE_CHECKING:
     from dslc.cli.check import Checked

@@ -33,7 +33,7 @@ def model_of(rules: Rules, program: Graph, names: Sequence[str]) -> ModelProto:
     from dslc.fuse.kernels import Cyclic, folded
     from dslc.ir.graph import ScopeNode
     from dslc.onnx.exporter import node_model
-    from dslc.search.rewrites.written import as_kernels
+    from dslc.search.candidates.export import as_kernels
 
     around = Neighbours(program)
     scopes = [node for node in around.nodes if isinstance(node, ScopeNode) and not node.constant]

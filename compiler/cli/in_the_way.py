@@ -128,7 +128,7 @@ def _with_kernels(region: Graph, value: Value) -> Value:
 def as_proved(rules: Rules, rule: CompiledRule) -> CompiledRule:
     """A rule for the element types for which `dslc optimize` uses it; as it is where it uses it for none."""
     from dslc.prove.verdict import RELIABLE
-    from dslc.search.rewrites.statuses import usable
+    from dslc.search.runs.selection import usable
 
     used, _ = usable([rule], {rule.definition.name: _known(rules, rule)}, tuple(RELIABLE))
     return used[0] if used else rule
@@ -136,7 +136,7 @@ def as_proved(rules: Rules, rule: CompiledRule) -> CompiledRule:
 
 def _known(rules: Rules, rule: CompiledRule) -> RuleVerdict:
     from dslc.folders import cache_folder
-    from dslc.search.rewrites.statuses import statuses
+    from dslc.search.runs.selection import statuses
 
     return statuses(rules, [rule.definition], cache_folder())[rule.definition.name]
 
@@ -175,8 +175,7 @@ def _forms(rules: Rules, values: Sequence[Value], graph: Graph, opset: int, newe
 def _generated(rules: Rules, node: Call, opset: int) -> bool:
     """Whether a call can run as a kernel here."""
     from dslc.ir.graph import Kernel
-    from dslc.search.rewrites.written import as_kernels, texts_of
-    from dslc.search.runs.compiling import no_compiler
+    from dslc.search.candidates.export import as_kernels, no_compiler, texts_of
 
     outputs = as_kernels(rules, node.values, opset)
     return not no_compiler() and isinstance(outputs[0].node, Kernel) and bool(texts_of(rules, outputs, opset))
@@ -213,7 +212,7 @@ def _prepared(rules: Rules, outputs: list[Value], inputs: Sequence[Value], opset
 
     from dslc.interpret.draws import elements
     from dslc.onnx.exporter import node_model
-    from dslc.search.rewrites.written import as_kernels
+    from dslc.search.candidates.export import as_kernels
     from dslc.sessions import session
 
     model, names = node_model(as_kernels(rules, outputs, opset), rules, opset, inputs=inputs)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from dslc.search.strategies.option import Option
+    from dslc.search.options.option import Option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def seconds_of(text: str, option: str) -> float:
     """`90`, `90s`, `1.5m`, `2h` as seconds; raises click.BadParameter."""
-    from dslc.search.runs.settings import seconds_of as parsed
+    from dslc.search.options.settings import seconds_of as parsed
 
     try:
         return parsed(text)
@@ -77,7 +77,7 @@ def binding(texts: Sequence[str]) -> dict[str, int]:
 
     Raises click.BadParameter for what is no `NAME=N`, and for several sizes of one name.
     """
-    from dslc.search.runs.settings import bindings
+    from dslc.search.options.settings import bindings
 
     try:
         out = bindings(texts)
@@ -119,7 +119,7 @@ def options_of(
 
     `on`: the others that are on by themselves.
     """
-    from dslc.search.strategies.option import options
+    from dslc.search.options.option import options
 
     found = [(one.name, about, one.default) for one, about in options(dataclass)]
     found += [(name, about, True if name in on else None) for name, about in (others or {}).items()]
@@ -133,7 +133,7 @@ def options_of(
 
 
 def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Command]:
-    from dslc.search.strategies.option import flag
+    from dslc.search.options.option import flag
 
     written = flag(name, about, default)
     if about.type is bool and default is True:

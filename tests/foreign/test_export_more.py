@@ -11,7 +11,7 @@ from dslc.foreign import flexflow, taso, tensat
 from dslc.foreign.formats import read_rules
 from dslc.foreign.parallel import AxisOrder
 from dslc.foreign.rule import ForeignRule, Operator
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import load_many
 from tests.foreign.files import exported, imported, rule_file, translated
 from tests.foreign.shaped import IMAGE, KERNEL, W4, W5, X1, X2, at, concat, plain, pool, rule

@@ -10,10 +10,10 @@ import pytest
 from dslc.cost.process import ModelFile
 from dslc.cost.statistics import Interval
 from dslc.deadline import TimeUp
-from dslc.search.runs import alone
+from dslc.search.options.settings import Settings
+from dslc.search.runs import without_library
+from dslc.search.runs.benchmark import Verdict
 from dslc.search.runs.contenders import Contender
-from dslc.search.runs.judge import Verdict
-from dslc.search.runs.settings import Settings
 from dslc.search.runs.stages import Finished
 
 
@@ -41,13 +41,17 @@ class Explored:
         self.referenced = SimpleNamespace(
             task=self.task, inputs=inputs, identity="", load=0.0, file=ModelFile("original")
         )
-        self.predicted = SimpleNamespace(ratio=lambda one: 2.0)
         self.contenders = tuple(contender(name, k) for k, name in enumerate(times))
         self.notes: list[str] = []
-        clock = SimpleNamespace(left=lambda: 10.0)
-        self.run: Any = SimpleNamespace(phase=lambda *_: None, note=self.notes.append, cut=lambda _: None, clock=clock)
+        self.run: Any = SimpleNamespace(
+            phase=lambda *_: None,
+            note=self.notes.append,
+            cut=lambda _: None,
+            left=lambda *_: 10.0,
+            predicted=lambda _: 2.0,
+        )
 
-        def judge_of(referenced: Any, cache: Any, run: Any, bare: bool) -> Any:
+        def benchmark(bare: bool) -> Any:
             def decide(contenders: list[Contender], _: float) -> Any:
                 (one,) = contenders
                 assert bare != one.file.kernels
@@ -58,14 +62,14 @@ class Explored:
 
             return SimpleNamespace(decide=decide)
 
-        monkeypatch.setattr(alone, "judge_of", judge_of)
-        monkeypatch.setattr(alone, "derived", lambda rules, graph, opset: graph in spelled)
+        self.referenced.benchmark, self.referenced.without_library = benchmark(False), benchmark(True)
+        monkeypatch.setattr(without_library, "derived", lambda rules, graph, opset: graph in spelled)
 
     def standing(self) -> Finished:
         """What becomes of the first one."""
         own: Any = self
         found = Finished(self.task, self.contenders[0], "", (verdict(3.0),), 2.0)
-        return alone.standing(own, found, own, self.run)
+        return without_library.standing(own.referenced, found, [(one, ()) for one in self.contenders], self.run)
 
 
 def test_what_is_no_slower_without_its_library_is_taken_with_both_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,11 +130,11 @@ def test_what_would_be_faster_with_its_library_is_told(monkeypatch: pytest.Monke
         monkeypatch, {"derived": (verdict(1.5), verdict(0.8)), "rules": (verdict(1.2), None)}, {"derived"}
     )
     left, taken = explored.contenders
-    explored.run.judges = {False: SimpleNamespace(so_far=lambda _: verdict(1.5))}
-    explored.run.leaning = {left: verdict(0.8)}
+    explored.run.timing = lambda _: verdict(1.5)
+    explored.run.library_only = {left: verdict(0.8)}
     for result, told in ((Finished(explored.task, taken, "", (verdict(1.2),)), True), (Finished(explored.task, None, "kept"), True),
                          (Finished(explored.task, taken, "", (verdict(1.6),)), False)):  # fmt: skip
         explored.notes.clear()
-        alone.tell_leaning(result, explored.run)
+        without_library.tell_library_only(result, explored.run)
         assert bool(explored.notes) is told
         assert not told or "1.50 times as fast with its library, 0.80 times without it" in explored.notes[0]

@@ -35,13 +35,13 @@ from dslc.ir.scalar import apply, iterator, num, read
 from dslc.kernels import note, prepared
 from dslc.onnx.exporter import compute, export, node_model
 from dslc.onnx.importer import import_model
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.finders import derivations, together
 from dslc.search.finders.building import Builder
 from dslc.search.finders.derivations import Derivations, derivations_of
 from dslc.search.finders.looking import Rival, Tale
 from dslc.search.finders.siblings import Siblings
 from dslc.search.finders.validate import claims_of, validate
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply as apply_operator
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import load_many, standard

@@ -27,20 +27,15 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Kernel, Value, input_value
 from dslc.match import CompiledRule
 from dslc.onnx.importer import import_model
+from dslc.search.candidates.candidate import KERNELS, Candidate, Limits
 from dslc.search.finders.derivations import Derivations, derivations_of
 from dslc.search.finders.validate import claims_of, validate
-from dslc.search.rewrites.candidate import KERNELS, Candidate, Limits
-from dslc.search.rewrites.divided import is_large, is_repeated
-from dslc.search.rewrites.rulesets import chosen_rules
-from dslc.search.strategies.automatic import Auto
-from dslc.search.strategies.backtracking import Backtrack
-from dslc.search.strategies.dumping import dumped
-from dslc.search.strategies.moves import DerivationMoves, KernelMoves
-from dslc.search.strategies.saturation import Saturate
-from dslc.search.strategies.sources import Source, Substitutions
-from dslc.search.strategies.strategy import Grown, Space, Strategy
-from dslc.search.strategies.table import STRATEGIES
-from dslc.search.strategies.treesearch import Mcts
+from dslc.search.generators.rules import dumped
+from dslc.search.options.strategies import STRATEGIES, Auto, Backtrack, Mcts, Saturate, Strategy
+from dslc.search.runs.selection import chosen_rules
+from dslc.search.strategies.partition import is_large, is_repeated
+from dslc.search.strategies.sources import KernelMoves, Source, Substitutions
+from dslc.search.strategies.space import Grown, Space
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 from tests.pressed import press
@@ -293,7 +288,7 @@ def test_a_step_of_derivation_is_a_move_beside_rules(monkeypatch: pytest.MonkeyP
     x, kernel = tensor("x", 1, 4, 2, 2), array_value(np.ones((4, 3, 4, 4), np.float32))
     turned = op("conv_transpose", op("neg", op("neg", x)), kernel, stride=(2, 2))
     costs, groups = prices(Dear()), KernelMoves(RULES)
-    derived = DerivationMoves(Derivations(RULES, derivations_of(RULES), costs, 17, margin=0.0))
+    derived = Derivations(RULES, derivations_of(RULES), costs, 17, margin=0.0)
     strategy = Mcts(simulations=8, rollout=3, mixed=True)
     found = searched(
         strategy,
@@ -343,7 +338,7 @@ def test_a_graph_of_equal_blocks_is_saturated_in_regions_though_it_is_not_large(
     notes: list[str] = []
     found = searched(Saturate(enodes=800, rounds=3), graph, named("double_neg"), Limits(30), note=notes.append).best
     assert notes and "neg" not in operators(found.graph)
-    assert is_repeated(graph, prices(), apart=True)
+    assert is_repeated(graph, prices())
     assert not is_repeated(gates(), prices()), "what is one region is not divided"
 
 
@@ -353,7 +348,7 @@ def test_steps_with_the_same_weights_are_equal_and_not_apart() -> None:
     for _ in range(40):
         at = op("relu", op("exp", op("neg", op("add", at, op("matmul", at, weight)))))
     graph = Graph((x,), (at,))
-    assert is_repeated(graph, prices()) and not is_repeated(graph, prices(), apart=True)
+    assert is_repeated(graph, prices()) and not is_repeated(graph, prices())
 
 
 def test_saturation_goes_on_from_its_best_program_until_nothing_is_gained() -> None:

@@ -18,14 +18,13 @@ from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import Race
 from dslc.deadline import TimeUp
-from dslc.search.phases import finish
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.options.settings import Settings
+from dslc.search.phases import acceptance
 from dslc.search.phases.writing import _complete
-from dslc.search.rewrites.candidate import Candidate
+from dslc.search.runs.benchmark import Decision, FinalBenchmark, Verdict
 from dslc.search.runs.contenders import Contender
-from dslc.search.runs.judge import Decision, Judge, Verdict
-from dslc.search.runs.progress import Run
-from dslc.search.runs.settings import Settings
-from dslc.search.runs.stages import Explored
+from dslc.search.runs.state import RunState
 
 
 @dataclass
@@ -81,9 +80,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return found
 
 
-def judge(bench: Bench, cache: CostCache, budget: float = 60.0, sizes: int = 1, left: float = 60.0) -> Judge:
+def judge(bench: Bench, cache: CostCache, budget: float = 60.0, sizes: int = 1, left: float = 60.0) -> FinalBenchmark:
     feeds: list[dict[str, Any]] = [{} for _ in range(sizes)]
-    return Judge(
+    return FinalBenchmark(
         ModelFile(b"1"), "model", budget, feeds, Machine("here", 1, "runtime"), cache, Clock(left, bench.hands), 0.1
     )
 
@@ -155,29 +154,24 @@ def test_one_that_fails_is_never_taken(bench: Bench, tmp_path: Path, monkeypatch
 # ---- what a run says of it ----------------------------------------------------------------------------------------------
 
 
-def finished(bench: Bench, tmp_path: Path, contenders: list[Contender], left: float, **options: Any) -> tuple[Any, Run]:
-    run = Run(Clock(left, bench.hands))
+def finished(
+    bench: Bench, tmp_path: Path, contenders: list[Contender], left: float, **options: Any
+) -> tuple[Any, RunState]:
+    run = RunState(Clock(left, bench.hands))
     task = SimpleNamespace(
         settings=Settings(**options),
         target=SimpleNamespace(measured=True),
         writing=0.1,
         machine=Machine("here", 1, "runtime"),
     )
-    referenced = SimpleNamespace(
-        task=task,
-        inputs=[SimpleNamespace(feeds=[{}])],
-        load=0.2,
-        seconds=0.01,
-        identity="model",
-        file=ModelFile(b"1"),
-        proven=None,
-    )
-    explored: Any = SimpleNamespace(
-        referenced=referenced, contenders=contenders, reason="", predicted=SimpleNamespace(ratio=lambda _: 2.0)
-    )
+    run.checked = contenders
     with CostCache(tmp_path, print) as cache:
-        found: Explored = explored
-        return finish.finish(found, cache, run), run
+        benchmark = FinalBenchmark(
+            ModelFile(b"1"), "model", task.settings.budget, [{}], task.machine, cache, run.clock, 0.2
+        )
+        referenced: Any = SimpleNamespace(task=task, load=0.2, seconds=0.01, benchmark=benchmark)
+        run.referenced = referenced
+        return acceptance.accept(referenced, run), run
 
 
 def test_where_the_budget_ends_first_it_is_said_with_what_was_seen(bench: Bench, tmp_path: Path) -> None:
@@ -205,9 +199,8 @@ def test_equal_models_end_soon_and_are_no_matter_of_the_budget(bench: Bench, tmp
 def test_an_interrupted_race_says_what_it_saw(bench: Bench, tmp_path: Path) -> None:
     found, run = finished(bench, tmp_path, [contender(0.7)], 1.5)
     task: Any = found.task
-    run.explored = SimpleNamespace(predicted=SimpleNamespace(ratio=lambda _: 2.0))  # type: ignore[assignment]
     run.start = Candidate(None, 1.0)  # type: ignore[arg-type]
-    said = finish.interrupted(task, run)
+    said = acceptance.interrupted(task, run)
     assert said.contender is not None and "1.43 times as fast" in said.reason and "so far" in said.reason
 
 
@@ -218,7 +211,7 @@ def test_an_interrupted_race_says_what_it_saw(bench: Bench, tmp_path: Path) -> N
 ])  # fmt: skip
 def test_one_sentence_says_what_was_left_out_and_why(cut: bool, left: float, said: str) -> None:
     hands = Hands()
-    run = Run(Clock(60.0, hands))
+    run = RunState(Clock(60.0, hands))
     hands.time += 60 - left
     if cut:
         run.cut("searching")

@@ -33,13 +33,13 @@ from dslc.mutate.partial import compiled
 from dslc.onnx.context import Imported
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.finders.branches import Branches
 from dslc.search.finders.building import Builder
 from dslc.search.finders.derivations import Derivations, derivations_of
 from dslc.search.finders.mutants import Mutants
 from dslc.search.finders.subprograms import Subprograms
 from dslc.search.finders.validate import claims_of, validate
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many

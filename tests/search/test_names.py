@@ -26,10 +26,9 @@ from dslc.match import GraphIndex, Refused, find_matches, replacements
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
 from dslc.onnx.runtime import run
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.naming import NamesStory
-from dslc.search.rewrites.rewriting import disjoint, rewritten
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.candidates.candidate import Candidate, disjoint, rewritten
+from dslc.search.candidates.export import NamesStory
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import standard
 
 RULES = standard()

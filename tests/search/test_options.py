@@ -20,11 +20,11 @@ from onnx.parser import parse_model
 import dslc
 from dslc.cli.main import cli, run
 from dslc.cli.options import options_of
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.runs.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
-from dslc.search.strategies.option import flag, option, options
-from dslc.search.strategies.strategy import Space
-from dslc.search.strategies.table import STRATEGIES, name_of
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.options.option import flag, option, options
+from dslc.search.options.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
+from dslc.search.options.strategies import STRATEGIES, name_of
+from dslc.search.strategies.space import Space
 
 sys.path.insert(0, str(Path(__file__).parent))
 DOCS = Path(__file__).parents[2] / "docs"

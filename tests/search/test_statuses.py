@@ -18,9 +18,8 @@ from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.lock import LOCK, write_lock
 from dslc.prove.known.resting import believed_lock, held_traits, settle_traits, trust_locks
 from dslc.prove.verdict import RuleVerdict
-from dslc.search.rewrites.flatten import flattened
-from dslc.search.rewrites.rulesets import chosen_rules
-from dslc.search.rewrites.statuses import statuses, usable
+from dslc.search.rewrites.associative_flattening import flattened
+from dslc.search.runs.selection import chosen_rules, statuses, usable
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -23,19 +23,17 @@ from dslc.ir.graph import Graph, Kernel, Value, input_value, kernel_value, repla
 from dslc.ir.holes import abstracted, instantiated
 from dslc.match import GraphIndex, find_matches, replacements
 from dslc.onnx.importer import import_model
+from dslc.search.candidates.candidate import Candidate, rewritten
+from dslc.search.candidates.export import NamesStory
 from dslc.search.finders.validate import claims_of, validate
 from dslc.search.generators import scheduler
-from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
 from dslc.search.generators.rules import Rules
+from dslc.search.options.settings import Settings
 from dslc.search.pipeline import optimize
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.naming import NamesStory
-from dslc.search.rewrites.rewriting import rewritten
-from dslc.search.rewrites.rulesets import chosen_rules
-from dslc.search.runs.context import SearchContext
-from dslc.search.runs.settings import Settings
+from dslc.search.runs.selection import chosen_rules
 from dslc.search.strategies.sources import Substitutions
-from dslc.search.strategies.strategy import Space
+from dslc.search.strategies.space import Space
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 
@@ -161,9 +159,9 @@ class Powers:
     cost: float
     name: str = "powers"
     phase: str = "searching"
-    needed: bool = True
-    again: bool = False
-    gathers: bool = False
+    reported_if_skipped: bool = True
+    asks_own_results: bool = False
+    uses_findings: bool = False
     prior: Prior = field(default_factory=lambda: Prior(0.5, 1.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -172,10 +170,10 @@ class Powers:
     def begin(self, context: SearchContext) -> Proposer:
         (rule,) = chosen_rules(RULES, ["std.pow_half"])
 
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+        def of(base: Candidate) -> Iterator[Proposal]:
             (match,) = find_matches(rule, GraphIndex(base.graph))
             made = rewritten(base.graph, replacements(match))
-            yield (Candidate(made, self.cost * base.cost, base, "own.generator", 1),)
+            yield Proposal([Candidate(made, self.cost * base.cost, base, "own.generator", 1)])
 
         return of
 
@@ -203,13 +201,12 @@ class Negations(Powers):
     """Negates the result twice, which costs hardly more."""
 
     def begin(self, context: SearchContext) -> Proposer:
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+        def of(base: Candidate) -> Iterator[Proposal]:
             (root,) = base.graph.outputs
             made = op("neg", op("neg", root))
             fact, _ = fact_of("own.negations", (root,), (made,), tuple(root.node.args))
-            yield (
-                Candidate(Graph(base.graph.inputs, (made,)), self.cost * base.cost, base, "own.negations", 1, (fact,)),
-            )
+            graph = Graph(base.graph.inputs, (made,))
+            yield Proposal([Candidate(graph, self.cost * base.cost, base, "own.negations", 1, (fact,))])
 
         return of
 

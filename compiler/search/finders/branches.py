@@ -13,9 +13,9 @@ from dslc.ir.graph import Call, Graph, Node, Value, topological
 from dslc.ir.holes import abstracted, leaves_of, program
 from dslc.mutate.joined import joined
 from dslc.mutate.problem import is_linear_region, problem_of
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.finders.expressions import is_static
 from dslc.search.finders.together import Several, Together
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.env import EvalError, Mismatch
 
 MOST = 4  #: calls that are combined at most

@@ -21,9 +21,9 @@ from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, topologic
 from dslc.ir.holes import abstracted
 from dslc.ir.scalar import Read
 from dslc.match.forms import forms, has_form
+from dslc.search.candidates.export import readable
 from dslc.search.finders.fusions import fact_of_kernel
 from dslc.search.finders.looking import Rival, at_work
-from dslc.search.rewrites.written import readable
 from dslc.semantics.library import Rules
 
 #: part that another form takes of what is estimated for it: its products are those of matrices, of which caches

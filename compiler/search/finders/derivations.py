@@ -31,6 +31,7 @@ from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.ir.scalar import Read
 from dslc.match.forms import has_form
 from dslc.prove.garbage import rare_collections
+from dslc.search.candidates.candidate import Candidate, imaged
 from dslc.search.finders.below import pointwise_below, selecting
 from dslc.search.finders.beside import Beside, DerivedOperator, Task
 from dslc.search.finders.building import Builder
@@ -50,8 +51,6 @@ from dslc.search.finders.looking import (
     groups,
 )
 from dslc.search.finders.validate import Known, validate
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rewriting import imaged
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules, load_many
 

@@ -19,12 +19,10 @@ from dslc.ir.graph import Graph, Kernel, Node, Value, rebuild, replace, with_arg
 from dslc.ir.holes import instantiated
 from dslc.ir.places import places_of
 from dslc.match import CompiledRule
+from dslc.search.candidates.candidate import Candidate, Limits, Progress, disjoint, least_gain, rewritten
 from dslc.search.finders.fusions import fact_of_kernel
 from dslc.search.finders.fusions import said as kernel_said
 from dslc.search.finders.looking import Rival, said
-from dslc.search.rewrites.candidate import Candidate, Limits, Progress
-from dslc.search.rewrites.rewriting import disjoint, rewritten
-from dslc.search.rewrites.sweep import least_gain
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,12 +35,12 @@ from dslc.mutate.search import search
 from dslc.mutate.sheets import sheets
 from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.finders.beside import DerivedOperator, Task
 from dslc.search.finders.derivations import Derivations
 from dslc.search.finders.expressions import expanded, is_static
 from dslc.search.finders.looking import Dearer, HotSite, NodePlace, Rival
 from dslc.search.finders.validate import validate
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch

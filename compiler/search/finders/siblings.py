@@ -14,9 +14,9 @@ from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Node, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of, program
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.finders.derivations import rule_of
 from dslc.search.finders.together import Several, Together
-from dslc.search.rewrites.candidate import Candidate
 
 EACH = 24  #: programs of each of two nodes that are combined
 PAIRS = 4  #: pairs of nodes that are looked at

@@ -20,10 +20,10 @@ from dslc.ir.holes import abstracted, instantiated, leaves_of, program
 from dslc.ir.scalar import num, read, traversal
 from dslc.mutate.problem import shape_of
 from dslc.prove.exact import Equal, compare
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.finders.looking import HotSite, NodePlace
 from dslc.search.finders.mutants import Mutants
 from dslc.search.finders.together import Several, Together
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch

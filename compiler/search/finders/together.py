@@ -11,12 +11,11 @@ from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Kernel, Node, Value
 from dslc.ir.holes import instantiated
+from dslc.search.candidates.candidate import Candidate, imaged
 from dslc.search.finders.derivations import WHOLE as DERIVATIONS_WHOLE
 from dslc.search.finders.derivations import Derivations
 from dslc.search.finders.fusions import fact_of_kernel
 from dslc.search.finders.looking import Rival, Tale
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rewriting import imaged
 
 
 @dataclass(frozen=True, slots=True, eq=False)

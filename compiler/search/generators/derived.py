@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from dslc.cost.machine import allowed_cpus
 from dslc.deadline import Deadline, TimeUp
 from dslc.mutate.mutant import MutantOptions
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.finders.beside import Beside, DerivedOperator, Task
 from dslc.search.finders.branches import Branches
 from dslc.search.finders.derivations import Derivations, derivations_of
@@ -20,11 +21,9 @@ from dslc.search.finders.siblings import Siblings
 from dslc.search.finders.subprograms import Subprograms
 from dslc.search.generators.kernels import has_kernels, may_be_kernels
 from dslc.search.generators.left_open import tell_left_open
-from dslc.search.generators.protocol import Prior, Proposer
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rulesets import chosen_partial
-from dslc.search.runs.context import SearchContext
-from dslc.search.runs.settings import Settings
+from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.options.settings import Settings
+from dslc.search.runs.selection import chosen_partial
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +33,13 @@ class Derived:
 
     name: str = "derivations"
     phase: str = "deriving programs"
-    again: bool = False
-    gathers: bool = False
+    asks_own_results: bool = False
+    uses_findings: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=10.0))
     every: bool = False
 
     @property
-    def needed(self) -> bool:
+    def reported_if_skipped(self) -> bool:
         return not self.every
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -64,9 +63,9 @@ class Paired:
 
     name: str = "derivations of pairs"
     phase: str = "deriving programs"
-    needed: bool = True
-    again: bool = False
-    gathers: bool = False
+    reported_if_skipped: bool = True
+    asks_own_results: bool = False
+    uses_findings: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=8.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -88,9 +87,9 @@ class Mutated:
 
     name: str = "mutants"
     phase: str = "mutating programs"
-    needed: bool = True
-    again: bool = True
-    gathers: bool = False
+    reported_if_skipped: bool = True
+    asks_own_results: bool = True
+    uses_findings: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.15, seconds=12.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -107,19 +106,21 @@ class Mutated:
     def begin(self, context: SearchContext) -> Proposer:
         task, settings = context.task, context.task.settings
         looked = Mutants(
-            **_common(context), beside=context.beside, spent=context.run.spent, limit=settings.mutant_limit,
+            **_common(context), beside=context.beside, spent=context.run.kernel_seconds, limit=settings.mutant_limit,
             partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
             options=_options(settings), operators=settings.mutant_operators, strict=settings.strict_floats,
         )  # fmt: skip
 
-        behind = Subprograms(**_common(context), spent=context.run.spent, strict=settings.strict_floats, mutants=looked)
+        behind = Subprograms(
+            **_common(context), spent=context.run.kernel_seconds, strict=settings.strict_floats, mutants=looked
+        )
 
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+        def of(base: Candidate) -> Iterator[Proposal]:
             # operators by themselves, then those that stand one behind the other
             for name, finds in ((self.name, looked), ("mutants together", behind)):
                 for found in _told(context, name, finds, base):
                     for note in looked.notes:
-                        context.run.note(note)
+                        context.note(note)
                     yield found
 
         return of
@@ -131,9 +132,9 @@ class Branched:
 
     name: str = "branches"
     phase: str = "mutating programs"
-    needed: bool = True
-    again: bool = False
-    gathers: bool = False
+    reported_if_skipped: bool = True
+    asks_own_results: bool = False
+    uses_findings: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.1, seconds=5.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -144,7 +145,7 @@ class Branched:
         return Branches(**_common(context)).to_gain(base)
 
     def begin(self, context: SearchContext) -> Proposer:
-        looked = Branches(**_common(context), spent=context.run.spent)
+        looked = Branches(**_common(context), spent=context.run.kernel_seconds)
         return lambda base: _told(context, self.name, looked, base)
 
 
@@ -165,7 +166,7 @@ def _common(context: SearchContext) -> dict[str, Any]:
 def _known(context: SearchContext) -> dict[str, Any]:
     run = context.run
     return {
-        **_common(context), "spent": run.spent, "faster": run.kernels, "found": run.derived, "beside": context.beside,
+        **_common(context), "spent": run.kernel_seconds, "faster": run.kernels, "found": run.derived, "beside": context.beside,
     }  # fmt: skip
 
 
@@ -192,14 +193,14 @@ def _options(settings: Settings) -> MutantOptions:
     return MutantOptions(settings.mutant_depth, settings.mutants_kept, seconds=MUTANTS_SECONDS, seed=settings.seed)
 
 
-def _told(context: SearchContext, name: str, looked: Derivations, base: Candidate) -> Iterator[Sequence[Candidate]]:
+def _told(context: SearchContext, name: str, looked: Derivations, base: Candidate) -> Iterator[Proposal]:
     """What is found in a candidate, and its story."""
-    run, how = context.run, "" if isinstance(looked, Mutants | Subprograms | Branches) else "derived by "
+    how = "" if isinstance(looked, Mutants | Subprograms | Branches) else "derived by "
     for made, tale in looked.proposals(base):
-        run.much.update(made)
-        run.kernels.update((each, tale.told(each.kernels, how)) for each in made)
-        for one in tale.measured:
-            if one.ratio >= looked.margin:
-                run.found.add(derived(one))
-        run.untaken[name, base] = tale.left(how)
-        yield made
+        yield Proposal(
+            made,
+            costly=made,
+            kernels={each: tale.told(each.kernels, how) for each in made},
+            untaken={name: tale.left(how)},
+            findings=[derived(one) for one in tale.measured if one.ratio >= looked.margin],
+        )

@@ -15,13 +15,13 @@ from dslc.ir.scalar import Sym
 from dslc.onnx.context import Imported
 from dslc.onnx.importer import import_model
 from dslc.onnx.metadata import PLAN, set_metadata
-from dslc.search.runs.originals import Unusable
-from dslc.search.runs.progress import Run
-from dslc.search.runs.stages import Explored, Finished, Task
+from dslc.search.runs.contenders import Unusable
+from dslc.search.runs.stages import Finished, Referenced, Task
+from dslc.search.runs.state import RunState
 
 
 def planned_seconds(task: Task, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> float:
-    """What the original takes as a whole.
+    """Return the seconds of the original as a whole.
 
     Raises:
         Unusable: there is no plan for the original.
@@ -38,9 +38,9 @@ def _plan(
     return task.target.plan(task.rules, model, imported, sizes, feeds)
 
 
-def by_plans(explored: Explored, run: Run) -> Finished:
+def by_plans(referenced: Referenced, run: RunState) -> Finished:
     """The contender whose plan as a whole is the fastest, or the original."""
-    referenced, task = explored.referenced, explored.referenced.task
+    task = referenced.task
     run.phase("planning")
     feeds = referenced.inputs[0].feeds[0]
 
@@ -52,7 +52,7 @@ def by_plans(explored: Explored, run: Run) -> Finished:
 
     before = seconds(task.model, task.imported)
     priced = []
-    for one in explored.contenders:
+    for one in run.checked:
         try:
             found = seconds(one.model, import_model(one.model, task.rules))
         except DslcError:  # it cannot be read without its folder
@@ -79,7 +79,7 @@ def _sizes(feeds: Mapping[str, object], graph: Graph, task: Task) -> dict[str, i
     return found
 
 
-def with_plan(model: ModelProto, task: Task, run: Run) -> tuple[ModelProto, list[str]]:
+def with_plan(model: ModelProto, task: Task, run: RunState) -> tuple[ModelProto, list[str]]:
     """A model with the plan of its graph as it will be read again, and what there is to say about it."""
     out = ModelProto()
     out.CopyFrom(model)

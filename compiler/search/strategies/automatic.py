@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import replace
 
-from dslc.search.strategies.arms import TIDY
-from dslc.search.strategies.backtracking import Backtrack
-from dslc.search.strategies.saturation import Saturate
-from dslc.search.strategies.treesearch import Mcts
-
-if TYPE_CHECKING:
-    from dslc.search.rewrites.candidate import Candidate
-    from dslc.search.strategies.strategy import Space
-
+from dslc.cost.groups import working_nodes
+from dslc.deadline import TimeUp
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.options.strategies import Auto, Backtrack, Mcts, Saturate
+from dslc.search.strategies.partition import is_large, is_repeated
+from dslc.search.strategies.space import Space
 
 #: nodes up to which a graph is saturated: an e-graph has room for what rules make of them, and was as good within
 #: seconds
@@ -24,32 +20,21 @@ STEPS = 1_000  #: steps from which on a tree is planted a few times
 SECONDS = 45.0  #: the same in seconds of the whole command
 
 
-@dataclass(frozen=True, slots=True)
-class Auto:
-    """One of the other strategies, at its defaults; a note says which and why."""
-
-    egraphs: ClassVar[bool] = True
-
-    tidy: bool = field(default=True, metadata=TIDY)
-
-    def explore(self, space: Space) -> Iterator[Candidate]:
-        strategy, why = chosen(space)
-        space.note(f"strategy {type(strategy).__name__.lower()}: {why}")
-        yield from replace(strategy, tidy=self.tidy).explore(space)
+def explore(options: Auto, space: Space) -> Iterator[Candidate]:
+    """Search by the chosen strategy."""
+    strategy, why = chosen(space)
+    space.note(f"strategy {type(strategy).__name__.lower()}: {why}")
+    yield from replace(strategy, tidy=options.tidy).explore(space)
 
 
 def chosen(space: Space) -> tuple[Backtrack | Saturate | Mcts, str]:
-    """A strategy, and why; by the graph, and by the budget or the steps that the options say, so that a run is repeated as it was."""
-    from dslc.cost.groups import working_nodes
-    from dslc.deadline import TimeUp
-    from dslc.search.rewrites.divided import is_large, is_repeated
-
+    """Return a strategy, and why; by the graph, and by the budget or the steps that the options say, so that a run is repeated."""
     nodes = sum(bool(node.args) for node in working_nodes(space.graph.outputs))
     steps, seconds = space.steps, space.budget
     if nodes <= SMALL:
         return Saturate(), f"what rules make of {nodes} node{'s' * (nodes != 1)} has room in an e-graph"
     with suppress(TimeUp):
-        if is_repeated(space.graph, space.costs, apart=True):
+        if is_repeated(space.graph, space.costs):
             return (
                 Saturate(),
                 f"half of {nodes} nodes is repeated, so that few regions are left, each with room for an e-graph",

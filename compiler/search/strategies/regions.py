@@ -53,7 +53,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class RegionPlace:
-    """Where a region stands in a graph: what its holes and its outputs are there."""
+    """A place of a region in a graph: the values of its holes and of its outputs there."""
 
     region: Region
     args: tuple[Value, ...]
@@ -84,8 +84,10 @@ class RegionMap:
     def __init__(
         self, graph: Graph, costs: CostModel, evaluation: Evaluation | None = None, small: bool = False
     ) -> None:
-        """`evaluation`: of the graph, where there is one already. `small`: of equal places to cut it at the nearest, since small
-        regions are repeated more often."""
+        """Cut a graph; `evaluation` is of it, where there is one already.
+
+        `small`: of equal places to cut it at the nearest, since small regions are repeated more often.
+        """
         self.graph = graph
         self._small = small
         found = costs.evaluate(graph) if evaluation is None else evaluation
@@ -94,16 +96,13 @@ class RegionMap:
         self._keys = [costs.keys.of(group) for group in self.groups]
         self._at = {node: k for k, group in enumerate(self.groups) for node in group.nodes}
         self._users: dict[Value, list[int]] = {}
-        for k, group in enumerate(self.groups):
-            for arg in dict.fromkeys(arg for args in group.args for arg in args if not arg.constant):
-                self._users.setdefault(arg, []).append(k)
         # a weight that several operators share, as the steps of a recurrent network do
         self._shared: dict[Value, list[int]] = {}
         for k, group in enumerate(self.groups):
-            for arg in dict.fromkeys(arg for args in group.args for arg in args if arg.constant):
-                self._shared.setdefault(arg, []).append(k)
+            for arg in dict.fromkeys(arg for args in group.args for arg in args):
+                (self._shared if arg.constant else self._users).setdefault(arg, []).append(k)
         self._outputs = set(graph.outputs)
-        # opaque nodes are read by nobody here, and hold on to what they read
+        # opaque nodes have no readers here, and hold on to what they read
         self._held = {arg for node in self.position if isinstance(node, Opaque) for arg in node.args}
         self._levels = self._opaque_levels()
         self._cuts = self._narrow()
@@ -112,8 +111,11 @@ class RegionMap:
         self._middles = self._between(self._cuts)
 
     def places(self, turn: int) -> list[RegionPlace]:
-        """Regions that share no node, of three kinds in turn: around values whose users lie far apart, since what is done near each
-        of them may stand in the way of what is done for all; cut at the narrowest points; and cut in the middle between these."""
+        """Return regions that share no node, of three kinds in turn.
+
+        They lie around values whose users lie far apart, since what is done near each of them may stand in the way of what is done
+        for all; between the narrowest points; and between the middles of these.
+        """
         kind = turn % 3
         parts = self._intervals(self._cuts if kind == 1 else self._middles) if kind else self._far(turn // 3)
         return [place for part in parts if (place := self._place(part)) is not None]
@@ -129,7 +131,7 @@ class RegionMap:
             yield from levels.values()
 
     def _opaque_levels(self) -> list[int]:
-        """How many opaque nodes a group comes after: what lies between two groups of one level is of that level too."""
+        """Return how many opaque nodes each group comes after; groups between two of one level are of that level, too."""
         level: dict[Node, int] = {}
         for node in self.position:
             below = max((level[arg.node] for arg in node.args if not arg.constant), default=0)
@@ -137,7 +139,7 @@ class RegionMap:
         return [level[group.nodes[-1]] for group in self.groups]
 
     def _widths(self) -> list[int]:
-        """How many values are used on both sides, for the place behind every group."""
+        """Return how many values are used on both sides, for the place behind every group."""
         steps = [0] * (len(self.groups) + 1)
         for value, users in self._users.items():
             made = self._at.get(value.node)
@@ -149,7 +151,7 @@ class RegionMap:
         return steps
 
     def _narrow(self) -> list[int]:
-        """Where the graph is cut: at the narrowest place that is neither too near nor too far, of equals by what stands there."""
+        """Cut the graph at the narrowest place that is neither too near nor too far, of equals by what stands there."""
         count = len(self.groups)
         widths = self._widths()
         self._rank = [
@@ -161,7 +163,7 @@ class RegionMap:
         return cuts
 
     def _next(self, at: int) -> int:
-        """Where the interval ends that begins at a group."""
+        """Return the end of the interval that begins at a group."""
         count, nodes = len(self.groups), 0
         rest = sum(len(group.nodes) for group in self.groups[at : at + 2 * MOST])
         best: int | None = None
@@ -215,17 +217,17 @@ class RegionMap:
         return cuts if cuts[-1] == count else [*cuts, count]
 
     def _nodes(self, first: int, end: int | None = None) -> int:
-        """How many nodes some groups have."""
+        """Count the nodes of some groups."""
         return sum(len(group.nodes) for group in self.groups[first:end])
 
     def _again(self, cuts: Sequence[int]) -> int:
-        """How many nodes lie between cuts that have the same between them as others."""
+        """Count the nodes between cuts that have the same between them as others."""
         parts = [(tuple(self._keys[first:end]), self._nodes(first, end)) for first, end in itertools.pairwise(cuts)]
         often = Counter(part for part, _ in parts)
         return sum(nodes for part, nodes in parts if often[part] > 1)
 
     def repeated(self) -> bool:
-        """Whether half of the nodes are in regions that are the same as others."""
+        """Return whether half of the nodes are in regions that are the same as others."""
         return 2 * self._again(self._cuts) >= self._nodes(0)
 
     def _between(self, cuts: Sequence[int]) -> list[int]:
@@ -289,10 +291,8 @@ class RegionMap:
 
     def _ball(self, value: Value, users: Sequence[int]) -> list[int]:
         """A value's producer, its users, and what stands next to these, nearest first."""
-        made = self._at.get(value.node)
-        queue = [*([] if made is None else [made]), *users]
         found: dict[int, None] = {}
-        nodes = 0
+        queue, nodes = [*([self._at[value.node]] if value.node in self._at else []), *users], 0
         for k in queue:
             if k in found:
                 continue
@@ -362,7 +362,7 @@ def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequenc
 
 
 def _said(value: Value) -> bool:
-    """Whether the contents of a constant matter: one number everywhere, or small integers."""
+    """Return whether the contents of a constant matter: one number everywhere, or small integers."""
     type = value.node.types[value.index]
     if type is None or number_of(value) is not None:
         return True

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from math import isnan
 from numbers import Integral, Real
 from reprlib import repr as short
 from textwrap import wrap
-from typing import Any
+from typing import Any, Literal
+
+from dslc.cost.inputs import Given
+
+#: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
+#: substitutions; `none`: substitutions alone
+LayoutMode = Literal["joint", "after", "only", "none"]
 
 _KEY = "option"
 #: what is taken for an option's type, and its name to a user
@@ -21,7 +28,7 @@ _KINDS: Mapping[type, tuple[type, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What a field is to a user.
+    """A field as a user sees it.
 
     `help` is the command line's line, `more` what the documentation in Python says beside it. `read` makes the field's value of what
     was given, texts of a command line or values of Python, and raises ValueError with what is wrong; `shown` is the default as the
@@ -117,3 +124,43 @@ def listed(names: str | Sequence[str]) -> tuple[str, ...]:
 def told(value: Any) -> str:
     """A value that is of a wrong type, and its type: `3 (int)`."""
     return f"{short(value)} ({type(value).__name__})"
+
+
+def read_inputs(given: Any) -> Given:
+    """Read inputs as a user gives them: a path, or arrays by the names of inputs, one set or several.
+
+    Arrays become NumPy's, of PyTorch's tensors, of numbers, of whatever becomes an array; a list of arrays is a sequence.
+
+    Raises:
+        ValueError: it is neither a path nor arrays by the names of inputs.
+    """
+    if isinstance(given, str | os.PathLike):
+        return os.fspath(given)
+    sets = [given] if isinstance(given, Mapping) else given
+    if not isinstance(sets, Sequence) or not sets or not all(isinstance(one, Mapping) and one for one in sets):
+        raise ValueError(f"{told(given)} is neither a path nor arrays by the names of inputs")
+    return tuple({_name(name): _array(name, value) for name, value in one.items()} for one in sets)
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ValueError(f"{told(name)} is no name of an input")
+    return name
+
+
+def _array(name: str, value: Any) -> Any:
+    import numpy as np
+
+    if isinstance(value, dict):
+        return value  # a map is no array
+    if (isinstance(value, list | tuple) and not value) or (
+        isinstance(value, list | tuple) and hasattr(value[0], "shape")
+    ):
+        return [_array(f"{name}[{k}]", one) for k, one in enumerate(value)]
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as problem:
+        raise ValueError(f"the input {name} is no array: {problem}") from None
+    if array.dtype.kind in "OMm":
+        raise ValueError(f"the input {name} is no array of numbers: {told(value)}")
+    return array

@@ -1,4 +1,4 @@
-"""The options of a run as types, so that a type checker finds a misspelt one; `search/runs/settings` has what they mean.
+"""The options of a run as types, so that a type checker finds a misspelt one; `options/settings` has what they mean.
 
 A test holds these to the fields of `Settings` and of the strategies, and to the arguments of `dslc.optimize`.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from dslc.cost.targets import Target
-from dslc.search.strategies.strategy import Strategy
+from dslc.search.options.strategies import Strategy
 
 PathLike: TypeAlias = str | os.PathLike[str]
 #: inputs of a model: an `.npz` file or a folder of them; or arrays (whatever numpy makes arrays of) by the names of inputs
@@ -26,7 +26,7 @@ StrategyName: TypeAlias = Literal["backtrack", "saturate", "mcts", "auto"]
 
 
 class StrategyOptions(TypedDict, total=False):
-    """What some strategies have beside the options of every run."""
+    """Options of some strategies beside the options of every run."""
 
     enodes: int
     rounds: int

@@ -13,16 +13,10 @@ from typing import Any, Literal, get_args
 from dslc.codegen.host.processor import NAMES
 from dslc.cost.inputs import Given
 from dslc.cost.targets import Target, target_named
-from dslc.search.strategies.backtracking import Backtrack
-from dslc.search.strategies.given import read_inputs
-from dslc.search.strategies.option import Option, listed, option, options, told
-from dslc.search.strategies.strategy import Strategy
-from dslc.search.strategies.table import STRATEGIES
+from dslc.search.options.option import LayoutMode, Option, listed, option, options, read_inputs, told
+from dslc.search.options.strategies import STRATEGIES, Backtrack, Strategy
 from dslc.semantics.targets import DEFAULT, TARGETS
 
-#: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
-#: substitutions; `none`: substitutions alone
-Mode = Literal["joint", "after", "only", "none"]
 #: how what ONNX has no node for is written: as functions that a library of kernels may stand for, or as the nodes of these functions
 Portable = Literal["functions", "inline"]
 #: statuses of rules that may be allowed; those of the first two are used anyway
@@ -144,7 +138,7 @@ def _size(name: str, given: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where the optimizer tells what it does: a phase by name, steps done, and how many times as fast the best so far is."""
+    """Callbacks that show progress: a phase by name, steps done, and how many times as fast the best so far is."""
 
     phase: Callable[[str], None] = lambda _: None
     step: Callable[[int], None] = lambda _: None
@@ -179,8 +173,8 @@ class Settings:
         "Also use rules that are only tested, trusted or undecided; a,b for several.", metavar="STATUS", many=True, read=_statuses,
         more="Whatever is used, the outputs are compared.",
     ))  # fmt: skip
-    layouts: Mode = field(default="joint", metadata=option(
-        "Choose layouts with substitutions, after them, instead of them, or not.", choices=get_args(Mode), shown="joint",
+    layouts: LayoutMode = field(default="joint", metadata=option(
+        "Choose layouts with substitutions, after them, instead of them, or not.", choices=get_args(LayoutMode), shown="joint",
         more="`joint`, `after`, `only` or `none`.",
     ))  # fmt: skip
     on: str | Target = field(default=DEFAULT, metadata=option(
@@ -306,7 +300,7 @@ class Settings:
     command: str = ""
 
     def target(self) -> Target:
-        """Where the model is to run. Raises DslcError E0909 for a device that the target does not know."""
+        """Return the target of the model. Raises DslcError E0909 for a device that the target does not know."""
         return (
             target_named(self.on, self.device, self.threads, tuple(self.trust)) if isinstance(self.on, str) else self.on
         )
@@ -326,7 +320,7 @@ def strategy_options() -> dict[str, Option]:
 
 
 def switched_on() -> frozenset[str]:
-    """Those of them that are on by themselves, so that the command line turns them off."""
+    """Return those of them that are on by themselves, so that the command line turns them off."""
     return frozenset(
         one.name for strategy in STRATEGIES.values() for one, _ in options(strategy) if one.default is True
     )
@@ -362,6 +356,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
 
 
 def options_by_name(of: type) -> dict[str, Option]:
+    """Return the options of a dataclass by the names of its fields."""
     return {one.name: about for one, about in options(of)}
 
 

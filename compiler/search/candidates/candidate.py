@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
@@ -12,25 +12,27 @@ from dslc.codegen.text import KernelText
 from dslc.cost.groups import working_nodes
 from dslc.deadline import FOREVER, Deadline
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Graph
+from dslc.ir.graph import Graph, Node, Value, with_args
+from dslc.match import Match, replacements
+from dslc.match.recipe import Refused
 
 
 class Later(Protocol):
-    """A graph that is built step by step when somebody asks for the steps."""
+    """A graph that is built step by step when the steps are asked for."""
 
     @property
     def end(self) -> Graph:
-        """What the steps lead to, as it was built at once."""
+        """The result of the steps, as it was built at once."""
 
     def graph(self) -> Graph:
-        """A graph that says what it was made of, see `dslc.search.rewrites.rewriting`."""
+        """A graph that says what it was made of, see `dslc.search.candidates.candidate`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
     """A graph with its predicted cost in seconds, and the step that made it of its parent: a rule, applied `count` times.
 
-    `facts` are what the step rests on where the graph itself does not say how it was rewritten (`dslc.search.rewrites.rewriting`).
+    `facts` are what the step rests on where the graph itself does not say how it was rewritten (`dslc.search.candidates.candidate`).
     """
 
     made: Graph | Later
@@ -58,16 +60,20 @@ class Candidate:
         return self.parent.cost - self.cost if self.parent is not None else 0.0
 
     def path(self) -> list[Candidate]:
-        """From the start to this one."""
+        """Return the steps from the start to this one."""
         out: list[Candidate] = [self]
         while out[-1].parent is not None:
             out.append(out[-1].parent)
         return out[::-1]
 
     def rules(self) -> Iterator[str]:
-        """The rules of the path, in order."""
+        """Yield the rules of the path, in order."""
         return (step.rule for step in self.path() if step.rule)
 
+
+#: share of a cost below which a gain is noise: of the whole graph's, and at one place of what the rewrite concerns
+SHARE = 1e-3
+NOISE = 2e-7  #: seconds below which a gain at one place is noise
 
 #: what a step is called in which groups of nodes became kernels; it is no rule, and needs no proof but that a kernel means its nodes
 KERNELS = "kernels"
@@ -77,8 +83,7 @@ Progress = Callable[[Candidate], None]
 
 @dataclass(slots=True)
 class Limits:
-    """When a search stops: after `steps` evaluated candidates, at a time, when it has gained nothing for `patience`
-    seconds, or when asked to.
+    """The end of a search: after `steps` evaluated candidates, at a time, without a gain for `patience` seconds, or when asked to.
 
     Only the number of steps decides what is found, so that a run that was stopped by its clock is repeated by its step count.
     """
@@ -111,8 +116,10 @@ class Limits:
 
     @property
     def over(self) -> bool:
-        """Whether the search has to end or pause, by its clock or because it was stopped; asked where much may be tried between two
-        steps."""
+        """True where the search has to end or pause, by its clock or because it was stopped.
+
+        It is asked where much may be tried between two steps.
+        """
         moment = self.now()
         if self.began is None:
             self.began = moment
@@ -125,7 +132,7 @@ class Limits:
         return self.stopped or (self.pause is not None and self.done >= self.pause)
 
     def step(self) -> bool:
-        """Counts one candidate; False when the search has to end instead."""
+        """Count one candidate; False when the search has to end instead."""
         if self.steps is not None and self.done >= self.steps:
             self.stopped = True
         if self.stopped or self.over:
@@ -136,7 +143,7 @@ class Limits:
 
     @contextmanager
     def turn(self, steps: int | None) -> Iterator[None]:
-        """What is done inside ends after so many steps, where there is such a number."""
+        """End the work inside after so many steps, where there is such a number."""
         self.pause = None if steps is None else self.done + steps
         try:
             yield
@@ -145,7 +152,7 @@ class Limits:
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
-        """What is done inside ends after such a share of the time that is left."""
+        """End the work inside after such a share of the time that is left."""
         before = self.until
         self.until = before.part(share)
         try:
@@ -157,16 +164,21 @@ class Limits:
                 self.stopped = self.idle or self.interrupted or (self.steps is not None and self.done >= self.steps)
 
     def gained(self) -> None:
-        """Something better was found: patience begins anew."""
+        """Say that something better was found: patience begins anew."""
         self.gained_at = self.now()
 
     def gained_clearly(self) -> None:
-        """What was found since this was last said is clearly better."""
+        """Say that the best is clearly better than when this was last said."""
         self.clear_at = self.now()
 
     def time_up(self) -> None:
-        """The step that was begun cannot be finished: something it asks for was not measured in time."""
+        """Say that a step cannot be finished: something it asks for was not measured in time."""
         self.stopped = self.late = True
+
+
+def least_gain(cost: float) -> float:
+    """Return the seconds that a rewrite must save to count."""
+    return max(NOISE, SHARE * cost)
 
 
 class Front:
@@ -185,3 +197,87 @@ class Front:
         """The one with the fewest nodes of those that cost so many seconds at most."""
         near = [one for one in self._kept if one[0] <= most]
         return min(near, key=lambda one: (one[1], one[0]))[2] if near else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewritten(Graph):
+    """A graph with the one that it was made of, and the replacements: what a validation of the result proves again."""
+
+    origin: Graph
+    new: Mapping[Value, Value]
+
+
+def rewritings(graph: Graph, start: Graph) -> Iterator[Rewritten] | None:
+    """The rewritings from `start` to `graph`, the last one first; None where the graph was made in other ways."""
+    found: list[Rewritten] = []
+    at = graph
+    while at is not start:
+        if not isinstance(at, Rewritten):
+            return None
+        found.append(at)
+        at = at.origin
+    return iter(found)
+
+
+def rewritten(graph: Graph, new: Mapping[Value, Value]) -> Rewritten:
+    """The graph with every value in `new` replaced, also inside the replacements of others.
+
+    A replacement that holds the value that it replaces keeps it there as it was. All values are equal to what they replace, so
+    the result is right in whatever order they are taken; terms have no cycles, so neither has the result.
+    """
+    return imaged(graph, new)[0]
+
+
+def imaged(graph: Graph, new: Mapping[Value, Value]) -> tuple[Rewritten, Mapping[Value, Value]]:
+    """As `rewritten`, and for each value that the graph had what stands for it now.
+
+    `ir.rebuild` takes replacements as they are; here they are looked into, some hold what they replace, and constants are passed by.
+    """
+    done: dict[Value, Value] = {}
+    opened: set[Value] = set()
+    stack = list(graph.outputs)
+    while stack:
+        value = stack[-1]
+        if value in done:
+            stack.pop()
+            continue
+        target = new.get(value)
+        if target is None and value.node.constant:
+            done[value] = value
+            continue
+        needs = value.node.args if target is None else (target,)
+        if value not in opened:
+            opened.add(value)
+            pending = [need for need in needs if need not in done and need not in opened]
+            if pending:
+                stack.extend(pending)
+                continue
+        # what is still open contains this value: it stays as it was
+        if target is not None:
+            done[value] = done.get(target, target)
+        else:
+            done[value] = with_args(value.node, tuple(done.get(arg, arg) for arg in needs))[value.index]
+        opened.discard(value)
+        stack.pop()
+    return Rewritten(graph.inputs, tuple(done[value] for value in graph.outputs), graph, dict(new)), done
+
+
+def replaced(found: Iterable[Match]) -> Iterator[tuple[Match, dict[Value, Value]]]:
+    """Yield matches with what they replace, but for those that are refused."""
+    for match in found:
+        with suppress(Refused):
+            yield match, replacements(match)
+
+
+def matched(match: Match) -> set[Node]:
+    """Return the nodes that a match stands on, its roots included."""
+    return {*match.state.nodes.values(), *(value.node for _, value in match.roots)}
+
+
+def disjoint(chosen: Sequence[Mapping[Value, Value]]) -> dict[Value, Value]:
+    """All replacements in one mapping; of two for one value the earlier one stands."""
+    out: dict[Value, Value] = {}
+    for one in chosen:
+        for old, value in one.items():
+            out.setdefault(old, value)
+    return out

@@ -9,29 +9,30 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol, TypeAlias
 
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import working_nodes
 from dslc.cost.model import CostModel
 from dslc.deadline import TimeUp
+from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Value
 from dslc.prove.garbage import rare_collections
-from dslc.search.rewrites.candidate import Candidate, Front, Limits, Progress
-from dslc.search.rewrites.regions import MOST as REGIONS_MOST
-from dslc.search.rewrites.regions import WHOLE as REGIONS_WHOLE
-from dslc.search.rewrites.regions import Region, RegionMap, RegionPlace
-from dslc.search.rewrites.stitching import RegionCandidate, put, stitched
+from dslc.search.candidates.candidate import NOISE, Candidate, Front, Limits, imaged, rewritings, rewritten
+from dslc.search.strategies.regions import MOST as REGIONS_MOST
+from dslc.search.strategies.regions import WHOLE as REGIONS_WHOLE
+from dslc.search.strategies.regions import RegionMap, RegionPlace
+from dslc.search.strategies.space import Space
 
 KINDS = 3  #: kinds of regions that take turns
 STEPS = 500  #: steps that regions are gone on with in a turn, at least; twice as many in each next cycle
 LONGER = 2  #: how many times as many steps as it took to begin them; twice as many in each next cycle
 TURN = 400  #: steps that a sweep of a region takes, at most
 TRIED = 8  #: findings that are tried in their places, in a turn, at most
-SECONDS = 2e-7  #: seconds that a graph has to get faster by
 
 
 class Explorer(Protocol):
@@ -42,14 +43,14 @@ class Explorer(Protocol):
         """The cheapest so far, at any moment."""
 
     def begin(self) -> None:
-        """What can be had at once."""
+        """Take what can be had at once."""
 
     def expand(self) -> bool:
-        """Goes on a little; False where nothing is left."""
+        """Go on a little; False where nothing is left."""
 
 
-#: a search of a region with these costs, one of so many
-Make: TypeAlias = Callable[[Candidate, CostModel, int], Explorer]
+#: a search of a space, one of so many
+Make: TypeAlias = Callable[[Space, int], Explorer]
 
 
 @dataclass(eq=False, slots=True)
@@ -70,14 +71,14 @@ class _Work:
 
 
 def is_large(graph: Graph) -> bool:
-    """Whether a graph is searched in regions."""
+    """Return whether a graph is searched in regions."""
     return len(working_nodes(graph.outputs)) > REGIONS_WHOLE
 
 
-def is_repeated(graph: Graph, costs: CostModel, apart: bool = False) -> bool:
-    """Whether half of a graph lies in regions that do the same as others with other weights.
+def is_repeated(graph: Graph, costs: CostModel) -> bool:
+    """Return whether half of a graph lies in regions that do the same as others with other weights.
 
-    `apart`: with other weights indeed. What is computed with the same ones in several regions may be joined over all of them.
+    With the same weights they do not count: what is computed with these in several regions may be joined over all of them.
 
     Raises:
         TimeUp: what a node costs is not measured.
@@ -87,7 +88,7 @@ def is_repeated(graph: Graph, costs: CostModel, apart: bool = False) -> bool:
     found = RegionMap(graph, costs, small=True)
     places = found.places(1)
     weights = [arg for place in places for arg in dict.fromkeys(place.args) if arg.constant]
-    if apart and len(set(weights)) < len(weights):
+    if len(set(weights)) < len(weights):
         return False
     often = Counter(place.region.graph.outputs for place in places)
     again = sum(len(working_nodes(one)) * count for one, count in often.items() if count > 1)
@@ -106,39 +107,24 @@ def ended(limits: Limits) -> Iterator[None]:
         limits.interrupted = True
 
 
-def divided(
-    start: Candidate, costs: CostModel, limits: Limits, make: Make, on_best: Progress, alpha: float = 1.0,
-    note: Callable[[str], None] = lambda _: None, small: bool = False,
-) -> Candidate:  # fmt: skip
-    """The cheapest graph that is found region by region.
+def divided(space: Space, make: Make, small: bool = False) -> Candidate:
+    """Return the cheapest graph that is found region by region.
 
     Which region has how many steps follows from what regions cost and how often they stand in the graph: the number of steps alone
-    decides what is found. Of what costs up to `alpha` times the best, the smallest is told to `limits.on_built` too. `note` takes a
-    line for the report: what it saved that regions which do the same with other weights are searched once. With `small` regions these
-    are more.
+    decides what is found. Of what costs up to `alpha` times the best, the smallest is told to `limits.on_built` too. A note for the
+    report says what was saved by searching regions once that do the same with other weights. With `small` regions these are more.
     """
-    search = _Divided(start, costs, limits, make, on_best, alpha, small)
+    search = _Divided(space, make, small)
     with rare_collections():
         found = search.run()
-    if (saved := search.saved()) is not None:
-        note(saved)
+    search.tell_saved()
     return found
 
 
 class _Divided:
-    def __init__(
-        self,
-        start: Candidate,
-        costs: CostModel,
-        limits: Limits,
-        make: Make,
-        on_best: Progress,
-        alpha: float,
-        small: bool,
-    ) -> None:
-        self._small_regions = small
-        self._best, self._costs, self._limits, self._make = start, costs, limits, make
-        self._on_best, self._alpha, self._on_built = on_best, alpha, limits.on_built
+    def __init__(self, space: Space, make: Make, small: bool) -> None:
+        self._space, self._make, self._small_regions = space, make, small
+        self._best, self._limits, self._on_built = space.start, space.limits, space.limits.on_built
         self._works: dict[tuple[Value, ...], _Work] = {}
         self._every: list[_Work] = []
         self._seen: set[tuple[Value, ...]] = set()
@@ -150,7 +136,7 @@ class _Divided:
             places: dict[tuple[Value, ...], list[RegionPlace]] = {}
             with ended(self._limits):
                 if self._map is None:
-                    self._map = RegionMap(self._best.end, self._costs, small=self._small_regions)
+                    self._map = RegionMap(self._best.end, self._space.costs, small=self._small_regions)
                 for place in self._map.places(turn):
                     places.setdefault(place.region.graph.outputs, []).append(place)
                 self._forget(turn, places)
@@ -175,10 +161,13 @@ class _Divided:
                 return True
             work = self._works.get(key)
             if work is None:
-                work = self._works[key] = self._new(found[0].region, len(places))
+                graph = found[0].region.graph
+                costs = self._space.costs.within(graph)
+                start = Candidate(graph, costs.graph_cost(graph))
+                work = self._works[key] = _Work(start, self._make(self._space.at(start, costs=costs), len(places)))
                 self._every.append(work)
             work.places = max(work.places, len(found))
-            works.append((max(work.start.cost, SECONDS) * len(found), number, work))
+            works.append((max(work.start.cost, NOISE) * len(found), number, work))
         before = limits.done
         for _, _, work in sorted(works, key=lambda one: (-one[0], one[1])):
             if limits.over:
@@ -206,14 +195,9 @@ class _Divided:
             self._seen = set()
         self._seen.update(places)
 
-    def _new(self, region: Region, count: int) -> _Work:
-        costs = self._costs.within(region.graph)
-        start = Candidate(region.graph, costs.graph_cost(region.graph))
-        return _Work(start, self._make(start, costs, count))
-
     @contextmanager
     def _telling(self, work: _Work) -> Iterator[None]:
-        """What is built meanwhile is a region, and not the graph."""
+        """Keep what is built meanwhile as a region, and not as the graph."""
         self._limits.on_built = work.front.add
         began = self._limits.now()
         try:
@@ -222,17 +206,15 @@ class _Divided:
             work.seconds += self._limits.now() - began
             self._limits.on_built = self._on_built
 
-    def saved(self) -> str | None:
-        """What the searches of regions took, and what they would have taken one by one; None where there was none."""
-        begun = [work for work in self._every if work.seconds > 0]
-        if not begun:
-            return None
-        took = sum(work.seconds for work in begun)
-        alone = sum(work.seconds * work.places for work in begun)
-        return (
-            f"{len(begun)} different regions were searched once, in {took:.1f} s, and used {sum(work.places for work in begun)} times: "
-            f"that saved {alone - took:.1f} s"
-        )
+    def tell_saved(self) -> None:
+        """Note what the searches of regions took, and what they would have taken one by one."""
+        if begun := [work for work in self._every if work.seconds > 0]:
+            took = sum(work.seconds for work in begun)
+            alone = sum(work.seconds * work.places for work in begun)
+            self._space.note(
+                f"{len(begun)} different regions were searched once, in {took:.1f} s, and used "
+                f"{sum(work.places for work in begun)} times: that saved {alone - took:.1f} s"
+            )
 
     # ---- putting together -------------------------------------------------------------------------------------------
 
@@ -253,13 +235,12 @@ class _Divided:
                 return
             some = waiting.pop()
             made, evaluation = self._together([one[3] for one in some])
-            if made is not None and made.cost < self._best.cost - SECONDS:
+            if made is not None and made.cost < self._best.cost - NOISE:
                 self._best = made
-                self._map = (
-                    None if evaluation is None else RegionMap(made.end, self._costs, evaluation, self._small_regions)
-                )
+                costs, small = self._space.costs, self._small_regions
+                self._map = None if evaluation is None else RegionMap(made.end, costs, evaluation, small)
                 self._on_built(made)
-                self._on_best(made)
+                self._space.told(made)
                 # the others stand where they stood in another graph: they come again
                 return
             if len(some) == 1:
@@ -273,7 +254,7 @@ class _Divided:
             return None, None
         evaluation: Evaluation | None = None
         try:
-            evaluation = self._costs.evaluate(end)
+            evaluation = self._space.costs.evaluate(end)
             cost = evaluation.cost
         except TimeUp:
             # what stands at borders was not measured: the regions' own word is all that there is
@@ -290,7 +271,7 @@ class _Divided:
             if work is None or not work.begun:
                 continue
             best = work.explorer.best
-            small = work.front.smallest(self._alpha * best.cost)
+            small = work.front.smallest(self._space.alpha * best.cost)
             if small is not None and len(working_nodes(small.graph.outputs)) < len(working_nodes(best.graph.outputs)):
                 found.append(RegionCandidate(small, where))
                 smaller = True
@@ -302,3 +283,130 @@ class _Divided:
             self._best = after
             if made is not None:
                 self._on_built(made)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionCandidate:
+    """A candidate of a region, and where the region stands in the graph."""
+
+    best: Candidate
+    places: Sequence[RegionPlace]
+
+
+def put(graph: Graph, found: Sequence[RegionCandidate]) -> Graph:
+    """A graph with everything that was found in its places, built at once."""
+    new: dict[Value, Value] = {}
+    for one in found:
+        for place in one.places:
+            new.update(zip(place.outputs, place.filled(one.best.end.outputs, place.args), strict=True))
+    return rewritten(graph, new)
+
+
+def stitched(start: Candidate, found: Sequence[RegionCandidate], end: Graph, cost: float) -> Candidate:
+    """Return the candidate with everything that was found in its places, and the steps to it from the start.
+
+    Regions that take the same rule next take it together. Every step is a rewriting of the graph before, and says what it replaced,
+    as in a search that saw the whole graph; these graphs are built when one of them is asked for. A whole graph costs a little
+    more or less than its regions say: each step has its part in that.
+    """
+    chain = _Chain(start, found)
+    predicted = sum(turn.gain for turn in chain.turns)
+    factor = (start.cost - cost) / predicted if predicted > 0 else 0.0
+    at = start
+    for number, turn in enumerate(chain.turns, 1):
+        last = number == len(chain.turns)
+        at = Candidate(
+            _Link(chain, number - 1, end if last else None), cost if last else at.cost - factor * turn.gain, at, turn.rule, turn.count,
+            turn.facts,
+        )  # fmt: skip
+    return at
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A step that some regions take together."""
+
+    rule: str
+    count: int
+    gain: float
+    parts: tuple[int, ...]
+    #: over holes: what holds in a region holds wherever it stands
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """The graph after one turn of a chain."""
+
+    chain: _Chain
+    number: int
+    known: Graph | None
+
+    @property
+    def end(self) -> Graph:
+        return self.graph() if self.known is None else self.known
+
+    def graph(self) -> Graph:
+        return self.chain.graphs[self.number]
+
+
+class _Chain:
+    """The steps of several regions, put in an order."""
+
+    def __init__(self, start: Candidate, found: Sequence[RegionCandidate]) -> None:
+        self._start, self._found = start, found
+        paths = [one.best.path() for one in found]
+        at = [1] * len(found)
+        self.turns: list[_Turn] = []
+        while waiting := [k for k, path in enumerate(paths) if at[k] < len(path)]:
+            votes: dict[str, int] = {}
+            for k in waiting:
+                votes[paths[k][at[k]].rule] = votes.get(paths[k][at[k]].rule, 0) + len(found[k].places)
+            rule = max(votes, key=votes.__getitem__)
+            parts = tuple(k for k in waiting if paths[k][at[k]].rule == rule)
+            steps = [(paths[k][at[k]], len(found[k].places)) for k in parts]
+            count, gain = (
+                sum(step.count * often for step, often in steps),
+                sum(step.gain * often for step, often in steps),
+            )
+            facts = tuple(dict.fromkeys([fact for step, _ in steps for fact in step.facts]))
+            self.turns.append(_Turn(rule, count, gain, parts, facts))
+            for k in parts:
+                at[k] += 1
+
+    @cached_property
+    def graphs(self) -> list[Graph]:
+        """The graph after each turn."""
+        graph = self._start.graph
+        paths = [iter(itertools.pairwise(one.best.path())) for one in self._found]
+        # the values of the holes by region and place
+        args = [[place.args for place in one.places] for one in self._found]
+        out: list[Graph] = []
+        for turn in self.turns:
+            rounds = [(k, _replacements(*next(paths[k]))) for k in turn.parts]
+            for number in range(max(len(mappings) for _, mappings in rounds)):
+                new: dict[Value, Value] = {}
+                for k, mappings in rounds:
+                    changed = (
+                        {old: value for old, value in mappings[number].items() if old != value}
+                        if number < len(mappings)
+                        else {}
+                    )
+                    for place, given in zip(self._found[k].places, args[k], strict=True):
+                        values = place.filled([*changed, *changed.values()], given)
+                        for old, value in zip(values[: len(changed)], values[len(changed) :], strict=True):
+                            new.setdefault(old, value)
+                made, image = imaged(graph, new)
+                if made.outputs != graph.outputs:
+                    graph = made
+                    args = [[tuple(image.get(value, value) for value in given) for given in own] for own in args]
+            out.append(graph)
+        return out
+
+
+def _replacements(before: Candidate, step: Candidate) -> list[Mapping[Value, Value]]:
+    """Return what a step replaces in its region, one mapping after the other."""
+    made = rewritings(step.graph, before.graph)
+    if made is None:
+        return [dict(zip(before.graph.outputs, step.graph.outputs, strict=True))]
+    return [one.new for one in reversed(list(made))]

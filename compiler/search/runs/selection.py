@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.errors import Diagnostic, DslcError
 from dslc.match import CompiledRule, compile_directions
 from dslc.mutate.partial import PartialRule, compiled
+from dslc.prove.known.digest import rule_digest
+from dslc.prove.known.evidence import own_evidence
+from dslc.prove.known.resting import believed_lock, current
+from dslc.prove.run.verify import verify
+from dslc.prove.verdict import RELIABLE, RuleVerdict, Status
 from dslc.semantics.checks.substitutions import errors_of
 from dslc.semantics.definitions import RulesetDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import keeps_nonfinite
 from dslc.semantics.trust import template_of
 
-#: the rule set of a library that is searched with where nobody names another
+#: the rule set of a library that is searched with by default
 DEFAULT = "default"
 #: the rule set that `--apply` means where it names none
 SIMPLIFY = "std.simplify"
@@ -42,10 +51,10 @@ def chosen_rules(
 def chosen_partial(
     rules: Rules, only: Sequence[str] = (), disable: Sequence[str] = (), strict_floats: bool = False
 ) -> tuple[PartialRule, ...]:
-    """The partial substitutions among those that `chosen_rules` speaks of, which need a correction.
+    """Return the partial substitutions among those of `chosen_rules`, which need a correction.
 
     Raises:
-        DslcError: as `chosen_rules`, and for what is wrong with the form of one: nobody verifies them before they are used.
+        DslcError: as `chosen_rules`, and for what is wrong with the form of one: they are not verified before they are used.
     """
     names, reverse_only = _chosen(rules, only, disable, strict_floats)
     partial = [rules.substitutions[name] for name in names if rules.substitutions[name].syntax.partial]
@@ -77,13 +86,7 @@ def applied_rules(
     found: dict[str, bool] = {}
     findings: list[Diagnostic] = []
     for name in names or (SIMPLIFY,):
-        ruleset = _ruleset(rules, name)
-        named = _matching(list(rules.substitutions), name) if ruleset is None else {}
-        members = dict.fromkeys(named, True) if ruleset is None else _listed(rules, ruleset)
-        if not members:
-            hint = "rule sets: " + ", ".join(rules.rulesets)
-            findings.append(Diagnostic("E0909", f"no rule set and no rule is named `{name}`", hint=hint))
-        for one, always in members.items():
+        for one, always in _meant(rules, name, findings).items():
             found[one] = found.get(one, False) or always
     if findings:
         raise DslcError(findings, 2)
@@ -101,6 +104,16 @@ def applied_rules(
     )
 
 
+def _meant(rules: Rules, name: str, findings: list[Diagnostic]) -> dict[str, bool]:
+    """Return the rules that a name means, and whether they are applied wherever they match: those of a rule set, or of its own name."""
+    ruleset = _ruleset(rules, name)
+    found = dict.fromkeys(_matching(rules, name), True) if ruleset is None else _listed(rules, ruleset)
+    if not found:
+        hint = "rule sets: " + ", ".join(rules.rulesets)
+        findings.append(Diagnostic("E0909", f"no rule set and no rule is named `{name}`", hint=hint))
+    return found
+
+
 def _listed(rules: Rules, ruleset: RulesetDef) -> dict[str, bool]:
     """The members of a rule set in the order in which it names them, and whether it says `always` of them."""
     out: dict[str, bool] = {}
@@ -108,7 +121,7 @@ def _listed(rules: Rules, ruleset: RulesetDef) -> dict[str, bool]:
         for glob in statement.globs:
             inner = _ruleset(rules, glob)
             named = _listed(rules, inner) if inner is not None and inner is not ruleset else {}
-            for name in [*named, *_matching(list(rules.substitutions), glob)]:
+            for name in [*named, *_matching(rules, glob)]:
                 if statement.kind == "exclude":
                     out.pop(name, None)
                 else:
@@ -121,26 +134,17 @@ def _chosen(
 ) -> tuple[list[str], set[str]]:
     """The names of substitutions, and of those whose reverse alone is left out."""
     findings: list[Diagnostic] = []
-    names = list(rules.substitutions)
-    if only:
-        kept: set[str] = set()
-        for name in only:
-            ruleset = _ruleset(rules, name)
-            found = members_of(rules, ruleset) if ruleset is not None else set(_matching(names, name))
-            if not found:
-                hint = "rule sets: " + ", ".join(rules.rulesets)
-                findings.append(Diagnostic("E0909", f"no rule set and no rule is named `{name}`", hint=hint))
-            kept |= found
-        names = [name for name in names if name in kept]
-    else:
-        kept = _defaults(rules)
-        names = [name for name in names if name in kept]
+    kept = {one for name in only for one in _meant(rules, name, findings)} if only else _defaults(rules)
+    names = [name for name in rules.substitutions if name in kept]
     reverse_only: set[str] = set()
     for name in disable:
         base = name.removesuffix("^-1")
-        found = set(_matching(list(rules.substitutions), base))
+        found = set(_matching(rules, base))
         if not found:
-            findings.append(Diagnostic("E0909", f"no rule is named `{name}`", hint=_nearest(base, rules)))
+            known = [*rules.substitutions, *(each.rpartition(".")[2] for each in rules.substitutions)]
+            close = difflib.get_close_matches(base, known, 1)
+            hint = f"did you mean `{close[0]}`?" if close else ""
+            findings.append(Diagnostic("E0909", f"no rule is named `{name}`", hint=hint))
         if base != name:
             reverse_only |= {f"{one}^-1" for one in found}
         else:
@@ -157,24 +161,19 @@ def _directions(rules: Rules, definition: SubstitutionDef) -> tuple[CompiledRule
 
 
 def _defaults(rules: Rules) -> set[str]:
-    """What is searched with where nobody says anything."""
-    kept: set[str] = set()
+    """Return the rules that are searched with by default."""
     chosen = {
         name.rpartition(".")[0]: one for name, one in rules.rulesets.items() if name.rpartition(".")[2] == DEFAULT
     }
-    for name in rules.substitutions:
-        if name.rpartition(".")[0] not in chosen:
-            kept.add(name)
-    for one in chosen.values():
-        kept |= members_of(rules, one)
-    return kept
+    kept = {name for name in rules.substitutions if name.rpartition(".")[0] not in chosen}
+    return kept.union(*(members_of(rules, one) for one in chosen.values()))
 
 
 def left_out(rules: Rules, libraries: Sequence[str], derived: bool = False) -> list[str]:
-    """What of some libraries a run does not use, in words, one line for each library that has any of it.
+    """Return lines about what of some libraries a run does not use, one line for each library that has any of it.
 
     Args:
-        derived: whether the run derives programs from expressions.
+        derived: True where the run derives programs from expressions.
     """
     out = []
     for library in libraries:
@@ -214,20 +213,103 @@ def members_of(rules: Rules, ruleset: RulesetDef) -> set[str]:
     return set(_listed(rules, ruleset))
 
 
-def _matching(names: Sequence[str], pattern: str) -> dict[str, None]:
-    """The names that a pattern means, in their order."""
+def _matching(rules: Rules, pattern: str) -> list[str]:
+    """Return the substitutions that a pattern means, in their order."""
     short = "." not in pattern
-    return {
-        name: None
-        for name in names
+    return [
+        name
+        for name in rules.substitutions
         if fnmatchcase(name, pattern) or (short and fnmatchcase(name.rpartition(".")[2], pattern))
-    }
+    ]
 
 
-def _nearest(name: str, rules: Rules) -> str:
-    import difflib
+LIMIT = 10.0  #: seconds for one prover and one rule
+SHARES = 8  #: times that long must fit into the time that is left
+SHORTEST = 0.5  #: seconds that it is no shorter than, where little is left
 
-    close = difflib.get_close_matches(
-        name, [*rules.substitutions, *(n.rpartition(".")[2] for n in rules.substitutions)], 1
-    )
-    return f"did you mean `{close[0]}`?" if close else ""
+
+#: what more time would not change
+DECIDED: frozenset[Status] = frozenset({"proved", "refuted"})
+#: the reason of a rule that there was no time for
+LATE = "the budget left no time to prove it"
+#: with these nothing has to be known of a rule
+ANY: frozenset[Status] = frozenset({"tested", "trusted", "undecided"})
+
+Told = Callable[[int, int], None]
+
+
+class _Enough(Exception):
+    """There is no more time for proofs."""
+
+
+def statuses(
+    rules: Rules,
+    definitions: Sequence[SubstitutionDef],
+    cache: Path,
+    allow: Sequence[str] = (),
+    told: Told = lambda _done, _total: None,
+    until: Deadline = FOREVER,
+) -> dict[str, RuleVerdict]:
+    """Return the verdict of every definition by name.
+
+    What neither a lock that is believed, this user's own evidence nor the cache knows is proved, and goes into the cache. A rule
+    with one of its modes chosen (a padding, an activation) is a case of the rule of its name, which is what is proved.
+
+    Where rules of every status are allowed nothing is proved: a refutation is worth as much as the check of the outputs.
+    Rules that proving did not come to `until` then have the reason `LATE`, and are not remembered.
+    """
+    kept, own = own_evidence(cache), own_evidence()
+    found: dict[str, RuleVerdict] = {}
+    unknown: list[str] = []
+    for one in dict.fromkeys(rules.substitutions.get(each.name, each) for each in definitions):
+        digest = rule_digest(rules, one)
+        verdict = (
+            believed_lock(rules, one).of(one.name, digest) or own.get(one.name, digest) or kept.get(one.name, digest)
+        )
+        if verdict is None or not current(rules, verdict, loaded=False):
+            unknown.append(one.name)
+        else:
+            found[one.name] = verdict
+    if set(allow) >= ANY:
+        found.update((name, RuleVerdict(name, "undecided", (), "", "not asked")) for name in unknown)
+    elif unknown:
+        # a rule has several provers: none may take so long that a few rules take all of the time
+        limit = min(LIMIT, max(SHORTEST, until.left() / SHARES))
+        proved: list[RuleVerdict] = []
+
+        def progress(done: int, total: int, verdict: RuleVerdict) -> None:
+            proved.append(verdict)
+            told(done, total)
+            if until.over and done < total:
+                raise _Enough
+
+        if not until.over:
+            with suppress(_Enough):
+                verify(rules, unknown, 2, None, progress, limit=limit)
+        for verdict in proved:
+            found[verdict.rule] = verdict
+            if limit == LIMIT or verdict.status in DECIDED:
+                kept.put([verdict])
+        found.update((name, RuleVerdict(name, "undecided", (), "", LATE)) for name in unknown if name not in found)
+    return found
+
+
+def usable(
+    compiled: Sequence[CompiledRule], verdicts: Mapping[str, RuleVerdict], allow: Sequence[str]
+) -> tuple[list[CompiledRule], dict[str, RuleVerdict]]:
+    """The rules whose status is reliable or allowed, and the verdicts of the others by name. Refuted rules are never used.
+
+    A rule of which that is so for some element types only is restricted to these.
+    """
+    allowed = (RELIABLE | set(allow)) - {"refuted"}
+    used, left = [], {}
+    for rule in compiled:
+        verdict = verdicts[rule.definition.name]
+        types = verdict.usable(allowed)
+        if types is None:
+            used.append(rule)
+        elif types:
+            used.append(replace(rule, admitted=types))
+        else:
+            left[rule.definition.name] = verdict
+    return used, left

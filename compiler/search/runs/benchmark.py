@@ -1,4 +1,4 @@
-"""The judge of a run: original and contenders timed whenever there is time, and what follows from all that was ever measured."""
+"""The final benchmark of a run: original and contenders timed whenever there is time, and all that was ever measured counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
@@ -18,13 +18,9 @@ from dslc.cost.statistics import Interval
 from dslc.cost.timing import Goal, MemoryShort, Race
 from dslc.deadline import TimeUp
 from dslc.search.runs.contenders import Contender
-from dslc.search.runs.progress import DECIDED
 
-if TYPE_CHECKING:
-    from dslc.search.runs.progress import Run
-    from dslc.search.runs.stages import Referenced
-
-
+#: a moment of a run: a rewritten model was measured to be faster
+DECIDED = "first gain decided"
 UNCLEAR = 0.99  #: ratio to which a model that gains at one size may fall at another before it counts as slower there
 HIGH = 1e9  #: seconds, and ratio, that stand for infinity in a file
 
@@ -54,8 +50,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Verdicts by choice of sizes, then by contender; whether more time would change nothing that matters, and how many of the seconds
-    that were given are left."""
+    """Verdicts by choice of sizes, then by contender.
+
+    `decided`: more time would change nothing that matters; `left` are the seconds that were given and not needed.
+    """
 
     verdicts: tuple[tuple[Verdict, ...], ...]
     decided: bool
@@ -63,12 +61,12 @@ class Decision:
 
     @property
     def winner(self) -> int | None:
-        """Which contender is to be taken, if any is faster."""
+        """The contender that is to be taken, if any is faster."""
         return winner(self.verdicts)
 
 
 @dataclass(slots=True)
-class Judge:
+class FinalBenchmark:
     """Decides whether contenders are faster than the original, as often as it is asked: what it measured before counts again.
 
     Attributes:
@@ -89,8 +87,8 @@ class Judge:
     load: float = 0.0
     goal: Goal = Goal.FASTER
     spares: Spares | None = None
-    _races: list[Race] = field(default_factory=list)
-    _values: list[str] = field(default_factory=list)
+    _races: list[Race] = field(init=False, default_factory=list)
+    _values: list[str] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         for one in self.feeds:
@@ -121,9 +119,10 @@ class Judge:
             self.clock.reached(DECIDED)
         return made
 
-    def sharpened(self, contender: Contender, seconds: float) -> tuple[Verdict, ...]:
-        """Verdicts on a contender that was decided about, after more rounds, until its ratio is known well; intervals hold at every
-        look. Nothing where it was not timed in this run, or does not seem to be faster any more.
+    def narrow_intervals(self, contender: Contender, seconds: float) -> tuple[Verdict, ...]:
+        """Return verdicts on a contender that was decided about, after more rounds, until its ratio is known well.
+
+        Intervals hold at every look. Nothing where it was not timed in this run, or does not seem to be faster any more.
 
         Raises:
             WorkerFailed, MemoryShort: as `decide`.
@@ -145,13 +144,8 @@ class Judge:
             self._keep(self._key(contender, at), one, True)
         return tuple(found)
 
-    def sure(self, contender: Contender) -> bool:
-        """Whether it is known to be faster at the first choice of sizes."""
-        found = self.so_far(contender)
-        return found is not None and found.faster
-
     def so_far(self, contender: Contender) -> Verdict | None:
-        """What is known of a contender at the first choice of sizes."""
+        """Return what is known of a contender at the first choice of sizes."""
         race = self._races[0]
         return self._measured(race, race.enter(contender.file)) if contender.file in race.files else None
 
@@ -169,7 +163,15 @@ class Judge:
         if fresh and not race.decided(list(numbers.values())):
             if self.clock.left() < 2 * self.load and not any(race.rounds.known(k) for k in numbers.values()):
                 raise TimeUp
-            decided = self._run(race, list(numbers.values()), seconds) and decided
+            entered = list(numbers.values())
+            try:
+                done = [race.run(seconds, entered)]
+            except MemoryShort:
+                if len(entered) == 1:
+                    raise
+                # not all of them fit into memory at once
+                done = [race.run(seconds / len(entered), [one]) for one in entered]
+            decided = decided and all(done)
         verdicts = []
         for k, one in enumerate(known):
             found = self._measured(race, numbers[k]) if one is None else one[0]
@@ -181,17 +183,8 @@ class Judge:
         # one that failed, or had no turn
         return tuple(one or Verdict(inf, inf, Interval(0.0, 0.0, inf)) for one in verdicts), decided
 
-    def _run(self, race: Race, numbers: Sequence[int], seconds: float) -> bool:
-        try:
-            return race.run(seconds, numbers)
-        except MemoryShort:
-            if len(numbers) == 1:
-                raise
-        ended = [race.run(seconds / len(numbers), [one]) for one in numbers]
-        return all(ended)
-
     def _measured(self, race: Race, number: int) -> Verdict | None:
-        """What the rounds say of a contender; None where it had none."""
+        """Return what the rounds say of a contender; None where it had none."""
         if not race.rounds.known(number):
             return None
         first, own = race.rounds.timing(0), race.rounds.timing(number)
@@ -224,19 +217,8 @@ class Judge:
         return "sequential:" + total.hexdigest()
 
 
-def judge_of(referenced: Referenced, cache: CostCache, run: Run, bare: bool = False) -> Judge:
-    """The judge of a run, who is the same whenever he is asked for; `bare`: of models without their library of kernels."""
-    if bare not in run.judges:
-        original = replace(referenced.file, kernels=False) if bare else referenced.file
-        run.judges[bare] = Judge(
-            original, referenced.identity, referenced.task.settings.budget, [one.feeds[0] for one in referenced.inputs],
-            referenced.task.machine, cache, run.clock, referenced.load, Goal.NO_SLOWER if bare else Goal.FASTER, run.spares,
-        )  # fmt: skip
-    return run.judges[bare]
-
-
 def winner(verdicts: Sequence[Sequence[Verdict]]) -> int | None:
-    """Which contender is faster at one choice of sizes at least and slower at none; of several the one with the best product.
+    """Return the contender that is faster at one choice of sizes at least and slower at none; of several the one with the best product.
 
     `verdicts` are by choice of sizes, then by contender.
     """
