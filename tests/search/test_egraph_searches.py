@@ -35,7 +35,7 @@ from dslc.search.options.strategies import STRATEGIES, Auto, Backtrack, Mcts, Sa
 from dslc.search.runs.selection import chosen_rules
 from dslc.search.strategies.partition import is_large, is_repeated
 from dslc.search.strategies.sources import KernelMoves, Source, Substitutions
-from dslc.search.strategies.space import Grown, Space
+from dslc.search.strategies.space import SearchedEGraph, Space
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 from tests.pressed import press
@@ -411,7 +411,7 @@ def test_what_it_chooses_follows_from_the_size_and_the_budget_and_is_said() -> N
 def test_the_e_graph_of_a_search_is_a_file_whose_best_program_costs_what_the_search_says(
     strategy: Strategy, tmp_path: Path
 ) -> None:
-    grown: list[Grown] = []
+    grown: list[SearchedEGraph] = []
     found = searched(strategy, gates(), named(*GATES), Limits(12), grown=grown.extend)
     path = tmp_path / "grown.json"
     assert dumped(path, grown)
@@ -436,7 +436,7 @@ def test_the_regions_of_a_large_graph_stand_side_by_side_in_the_file(tmp_path: P
     at = x
     for _ in range(100):
         at = op("relu", op("neg", op("neg", op("sigmoid", at))))
-    grown: list[Grown] = []
+    grown: list[SearchedEGraph] = []
     searched(
         Saturate(enodes=400, rounds=2, tidy=False),
         Graph((x,), (at,)),
@@ -452,7 +452,7 @@ def test_the_regions_of_a_large_graph_stand_side_by_side_in_the_file(tmp_path: P
 
 def test_what_a_program_rests_on_is_kept_in_an_e_graph_of_its_own() -> None:
     """Without all else; the program is in it, and rests on the same facts there."""
-    grown: list[Grown] = []
+    grown: list[SearchedEGraph] = []
     start = gates()
     searched(Saturate(enodes=600, rounds=2, tidy=False), start, named(*GATES), Limits(60), grown=grown.extend)
     (one,) = grown

@@ -24,7 +24,7 @@ from dslc.ir.holes import abstracted, instantiated
 from dslc.match import GraphIndex, find_matches, replacements
 from dslc.onnx.importer import import_model
 from dslc.search.candidates.candidate import Candidate, rewritten
-from dslc.search.candidates.export import NamesStory
+from dslc.search.candidates.export import NameHistory
 from dslc.search.finders.validate import claims_of, validate
 from dslc.search.generators import scheduler
 from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
@@ -257,7 +257,7 @@ def test_a_kernel_is_named_after_what_it_replaced() -> None:
     group, args = abstracted((root,), imported.graph.inputs)
     start = Candidate(imported.graph, 2.0)
     fused = Candidate(rewritten(imported.graph, {root: kernel_value(group, args)[0]}), 1.0, start, "fused", 1)
-    told = NamesStory(imported.context).of(fused)
+    told = NameHistory(imported.context).of(fused)
     (kernel,) = (node for node in fused.graph.nodes() if isinstance(node, Kernel))
     assert told.naming.nodes[kernel].text("k_1") == "y/fused" and told.places == (("fused", "y"),)
     assert told.naming.values[kernel.values[0]] == "y"

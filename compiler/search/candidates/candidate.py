@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -272,6 +272,17 @@ def replaced(found: Iterable[Match]) -> Iterator[tuple[Match, dict[Value, Value]
 def matched(match: Match) -> set[Node]:
     """Return the nodes that a match stands on, its roots included."""
     return {*match.state.nodes.values(), *(value.node for _, value in match.roots)}
+
+
+def built(values: Iterable[Value], known: Collection[Node]) -> Iterator[Node]:
+    """Yield the nodes of values that are not among some known ones, and neither below these."""
+    stack, seen = [value.node for value in values], set[Node]()
+    while stack:
+        node = stack.pop()
+        if node not in known and node not in seen:
+            seen.add(node)
+            yield node
+            stack.extend(arg.node for arg in node.args)
 
 
 def disjoint(chosen: Sequence[Mapping[Value, Value]]) -> dict[Value, Value]:

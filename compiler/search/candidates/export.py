@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -35,12 +35,12 @@ from dslc.onnx.context import Context
 from dslc.onnx.exporter import exportable, function_of, unsaid
 from dslc.onnx.importer import group_of
 from dslc.onnx.naming import CalledNode, Naming, naming_of
-from dslc.search.candidates.candidate import Candidate, Rewritten, rewritings, rewritten
+from dslc.search.candidates.candidate import Candidate, Rewritten, built, rewritings, rewritten
 from dslc.semantics.library import Rules, rules_cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class CandidateNames:
     """The names of a candidate's graph, and where each rule was applied: what was replaced, by the names of the file."""
 
     naming: Naming
@@ -48,20 +48,20 @@ class Told:
 
 
 @dataclass(slots=True)
-class NamesStory:
+class NameHistory:
     """Names of candidates, each followed from the nearest one before it that is known."""
 
     context: Context
-    _known: dict[Candidate, Told] = field(default_factory=dict)
+    _known: dict[Candidate, CandidateNames] = field(default_factory=dict)
 
-    def of(self, candidate: Candidate) -> Told:
+    def of(self, candidate: Candidate) -> CandidateNames:
         path = [candidate]
         while path[-1] not in self._known and path[-1].parent is not None:
             path.append(path[-1].parent)
         first = path.pop()
         told = self._known.get(first)
         if told is None:
-            told = self._known[first] = Told(naming_of(self.context))
+            told = self._known[first] = CandidateNames(naming_of(self.context))
         for step in reversed(path):
             assert step.parent is not None
             made = rewritings(step.graph, step.parent.graph)
@@ -74,7 +74,7 @@ class NamesStory:
         return told
 
 
-def _followed(told: Told, step: Rewritten, rule: str) -> Told:
+def _followed(told: CandidateNames, step: Rewritten, rule: str) -> CandidateNames:
     """The names after some replacements.
 
     `relu_1: relu(relu(x))` with `x → neg(y)` by `r` replaced below it: the relu is still `relu_1`, the neg is `x's node/r`.
@@ -103,7 +103,7 @@ def _followed(told: Told, step: Rewritten, rule: str) -> Told:
         if called is not None:
             _call(images[old], called, rule, kept, nodes)
     places = (told.naming.nodes[old.node].place for old in replaced if old.node in told.naming.nodes)
-    return Told(Naming(values, nodes), (*told.places, *((rule, place) for place in dict.fromkeys(places))))
+    return CandidateNames(Naming(values, nodes), (*told.places, *((rule, place) for place in dict.fromkeys(places))))
 
 
 def _weights(naming: Naming) -> dict[Value, str]:
@@ -113,21 +113,11 @@ def _weights(naming: Naming) -> dict[Value, str]:
 
 def _call(new: Value, called: CalledNode, rule: str, kept: set[Node], nodes: dict[Node, CalledNode]) -> None:
     """Names the nodes of a replacement that were not there before."""
-    for node in _below(new, kept):
+    for node in built([new], kept):
         nodes.setdefault(node, called.made_by(rule, node is new.node))
 
 
-def _below(new: Value, kept: set[Node]) -> Iterator[Node]:
-    stack, seen = [new.node], set[Node]()
-    while stack:
-        node = stack.pop()
-        if node not in kept and node not in seen:
-            seen.add(node)
-            yield node
-            stack.extend(arg.node for arg in node.args)
-
-
-def _jumped(told: Told, before: Graph, after: Graph, rule: str) -> Told:
+def _jumped(told: CandidateNames, before: Graph, after: Graph, rule: str) -> CandidateNames:
     """Return the names where it is not known what was replaced: of equal nodes, and of the results."""
     nodes = set(after.nodes())
     values = _weights(told.naming) | {value: name for value, name in told.naming.values.items() if value.node in nodes}
@@ -140,7 +130,7 @@ def _jumped(told: Told, before: Graph, after: Graph, rule: str) -> Told:
         if old != new and old.node in told.naming.nodes:
             places[told.naming.nodes[old.node].place] = None
             _call(new, told.naming.nodes[old.node], rule, kept, called)
-    return Told(Naming(values, called), (*told.places, *((rule, place) for place in places)))
+    return CandidateNames(Naming(values, called), (*told.places, *((rule, place) for place in places)))
 
 
 def as_kernels(rules: Rules, outputs: Iterable[Value], opset: int) -> tuple[Value, ...]:
@@ -199,16 +189,14 @@ def _with_kernels(outputs: tuple[Value, ...], calls: Collection[Node]) -> tuple[
 
 
 def _unsaid(rules: Rules, node: Node, opset: int) -> bool:
-    return isinstance(node, Call) and not node.constant and not _said(rules, node, opset)
-
-
-def _said(rules: Rules, node: Call, opset: int) -> bool:
+    """Return whether a node is a call that ONNX has no nodes for."""
+    if not isinstance(node, Call) or node.constant:
+        return False
     cache = rules_cache(rules, "said in ONNX")
     key = (node.head, tuple(arg.type for arg in node.args), opset)
-    found = cache.get(key)
-    if found is None:
-        found = cache[key] = exportable(node, rules, opset)
-    return bool(found)
+    if key not in cache:
+        cache[key] = exportable(node, rules, opset)
+    return not cache[key]
 
 
 def texts_of(

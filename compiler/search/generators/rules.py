@@ -20,7 +20,7 @@ from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchCon
 from dslc.search.options.strategies import Mcts
 from dslc.search.runs.contenders import kernels_wanted, with_kernels
 from dslc.search.strategies.sources import Source, Substitutions, moves_of
-from dslc.search.strategies.space import Grown, Space
+from dslc.search.strategies.space import SearchedEGraph, Space
 from dslc.store import write_file
 
 CLEAR = 0.02  #: part of what a model takes that is a clear gain
@@ -121,7 +121,7 @@ def searched(
             best = found if findings is None else findings.with_texts(found)
             context.improved(best, limits.done)
 
-    grown: list[Grown] = []
+    grown: list[SearchedEGraph] = []
     others, price = _moves(context)
     space = Space(
         start, (Substitutions(context.rules), *others), context.costs, limits, settings.seed, settings.alpha, settings.layouts, told,
@@ -137,7 +137,7 @@ def searched(
     return best
 
 
-def dumped(path: Path, grown: Sequence[Grown]) -> bool:
+def dumped(path: Path, grown: Sequence[SearchedEGraph]) -> bool:
     """Write e-graphs as one, in which each has its own roots; False, and no file, where there are none. Costs are seconds.
 
     Raises:

@@ -347,7 +347,12 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         name = next(iter(STRATEGIES)) if wanted is None else wanted.lower() if isinstance(wanted, str) else ""
         if name not in STRATEGIES:
             raise WrongOption("strategy", known["strategy"], f"{told(wanted)} is none of {', '.join(STRATEGIES)}")
-        values["strategy"] = _strategy(name, given)
+        own = options_by_name(STRATEGIES[name])
+        for other, about in strategy_options().items():
+            if other in given and other not in own:
+                raise WrongOption(other, about, f"the strategy {name} has no such option")
+        chosen = {one: _value(one, about, given[one]) for one, about in own.items() if one in given}
+        values["strategy"] = STRATEGIES[name](**chosen)
         if values.get("dump_egraph") is not None and not STRATEGIES[name].egraphs:
             raise WrongOption("dump_egraph", known["dump_egraph"], f"the strategy {name} makes no e-graph")
     else:
@@ -358,15 +363,6 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
 def options_by_name(of: type) -> dict[str, Option]:
     """Return the options of a dataclass by the names of its fields."""
     return {one.name: about for one, about in options(of)}
-
-
-def _strategy(name: str, given: Mapping[str, Any]) -> Strategy:
-    made = STRATEGIES[name]
-    own = options_by_name(made)
-    for other, about in strategy_options().items():
-        if other in given and other not in own:
-            raise WrongOption(other, about, f"the strategy {name} has no such option")
-    return made(**{one: _value(one, about, given[one]) for one, about in own.items() if one in given})
 
 
 def _value(name: str, about: Option, given: Any) -> Any:

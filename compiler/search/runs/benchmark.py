@@ -52,12 +52,11 @@ class Verdict:
 class Decision:
     """Verdicts by choice of sizes, then by contender.
 
-    `decided`: more time would change nothing that matters; `left` are the seconds that were given and not needed.
+    `decided`: more time would change nothing that matters.
     """
 
     verdicts: tuple[tuple[Verdict, ...], ...]
     decided: bool
-    left: float
 
     @property
     def winner(self) -> int | None:
@@ -114,7 +113,7 @@ class FinalBenchmark:
             own, complete = self._at(at, contenders, left)
             found.append(own)
             decided = decided and complete
-        made = Decision(tuple(found), decided, max(0.0, until - self.clock.now()))
+        made = Decision(tuple(found), decided)
         if self.goal is Goal.FASTER and made.winner is not None:
             self.clock.reached(DECIDED)
         return made

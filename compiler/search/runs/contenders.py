@@ -22,7 +22,7 @@ from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import inlined
 from dslc.search.candidates.candidate import Candidate
-from dslc.search.candidates.export import NamesStory, graph_as_kernels, no_compiler, ready, texts_of
+from dslc.search.candidates.export import NameHistory, graph_as_kernels, no_compiler, ready, texts_of
 from dslc.search.options.settings import Settings
 from dslc.semantics.library import Rules
 
@@ -118,12 +118,12 @@ class Checker:
     worker: Worker | None = None
     spares: Spares | None = None
     cut: Callable[[Any], Any] | None = None
-    story: NamesStory = field(init=False)
+    story: NameHistory = field(init=False)
     _last: tuple[Candidate, Any] | None = field(init=False, default=None)
     _disputed: dict[tuple[int, int], bool] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.story = NamesStory(self.context)
+        self.story = NameHistory(self.context)
 
     def _exported(self, candidate: Candidate) -> Any:
         """The last model once more where it is asked for again: a large one takes seconds.

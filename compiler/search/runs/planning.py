@@ -8,7 +8,7 @@ from typing import Any
 from onnx import ModelProto
 
 from dslc.cost.inputs import drawn_inputs
-from dslc.cost.targets import ModelPlan, NoPlan
+from dslc.cost.targets import NoPlan
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Sym
@@ -27,15 +27,9 @@ def planned_seconds(task: Task, sizes: Mapping[str, int], feeds: Mapping[str, An
         Unusable: there is no plan for the original.
     """
     try:
-        return _plan(task, task.model, task.imported, sizes, feeds).seconds
+        return task.target.plan(task.rules, task.model, task.imported, sizes, feeds).seconds
     except NoPlan as problem:
         raise Unusable(f"there is no plan for it: {problem}") from None
-
-
-def _plan(
-    task: Task, model: ModelProto, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
-) -> ModelPlan:
-    return task.target.plan(task.rules, model, imported, sizes, feeds)
 
 
 def by_plans(referenced: Referenced, run: RunState) -> Finished:
@@ -46,7 +40,8 @@ def by_plans(referenced: Referenced, run: RunState) -> Finished:
 
     def seconds(model: ModelProto, imported: Imported) -> float | None:
         try:
-            return _plan(task, model, imported, _sizes(feeds, imported.graph, task), feeds).seconds
+            sizes = _sizes(feeds, imported.graph, task)
+            return task.target.plan(task.rules, model, imported, sizes, feeds).seconds
         except NoPlan:
             return None
 
@@ -88,7 +83,7 @@ def with_plan(model: ModelProto, task: Task, run: RunState) -> tuple[ModelProto,
         inputs = run.referenced.inputs[0] if run.referenced is not None else drawn_inputs(task.model, task.sizes)
         feeds = inputs.feeds[0]
         imported = import_model(out, task.rules) if model is not task.model else task.imported
-        found = _plan(task, out, imported, _sizes(feeds, imported.graph, task), feeds)
+        found = task.target.plan(task.rules, out, imported, _sizes(feeds, imported.graph, task), feeds)
     except NoPlan as problem:
         return model, [f"no plan for {task.target.where}: {problem}"]
     except DslcError as problem:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from random import Random
 
-from dslc.ir.graph import Node, Value
+from dslc.ir.graph import Node
 from dslc.match import CompiledRule
 from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
-from dslc.search.candidates.candidate import Candidate, least_gain, rewritten
+from dslc.search.candidates.candidate import Candidate, built, least_gain, rewritten
 from dslc.search.finders.findings import gathered, taken
 from dslc.search.options.strategies import Backtrack
 from dslc.search.rewrites.layouts import Layouts, layout_variants, layouts_of, without_layouts
@@ -230,26 +230,14 @@ def _successors(
                 continue
             cost = state.evaluation.after(new)[0]
             limits.on_tried(rule.name, cost < inf)
-            built = _built(new, state.index.position)
-            turnable = layouts is not None and layouts.concern(built)
+            fresh = set(built(new.values(), state.index.position))
+            turnable = layouts is not None and layouts.concern(fresh)
             if cost > most() * (ROOM if turnable else 1):
                 continue
             found = Candidate(rewritten(current.graph, new), cost, current, rule.name, 1)
             yield found
             if layouts is not None and turnable:
-                yield from _in_other_layouts(space.at(found), layouts, built)
-
-
-def _built(new: Mapping[Value, Value], known: Collection[Node]) -> set[Node]:
-    """Return the nodes of replacements that the graph does not have."""
-    out: set[Node] = set()
-    stack = [value.node for value in new.values()]
-    while stack:
-        node = stack.pop()
-        if node not in known and node not in out:
-            out.add(node)
-            stack.extend(arg.node for arg in node.args)
-    return out
+                yield from _in_other_layouts(space.at(found), layouts, fresh)
 
 
 def _in_other_layouts(space: Space, layouts: Layouts, near: set[Node] | None = None) -> Iterator[Candidate]:

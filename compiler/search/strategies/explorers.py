@@ -10,7 +10,7 @@ from typing import Protocol
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidates.candidate import Candidate, Limits
 from dslc.search.strategies.partition import Explorer, divided, ended, is_large, is_repeated
-from dslc.search.strategies.space import Grown, Space
+from dslc.search.strategies.space import SearchedEGraph, Space
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class GrowingExplorer(Explorer, Protocol):
     def sweeps(self) -> SweepCount | None:
         """The count of sweeps; None where nothing is swept."""
 
-    def grown(self) -> Grown | None:
+    def grown(self) -> SearchedEGraph | None:
         """Return the e-graph that its best program is of; None before it began."""
 
 

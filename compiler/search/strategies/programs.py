@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 
@@ -51,13 +52,11 @@ class NodePrices:
         known = None if self._own is None else self._own(node)
         if known is not None:
             return known
-        group = Group((node,), (node.args,))
-        key = self._costs.keys.of(group)
-        found = self._known.get(key)
-        if found is None:
+        key = self._costs.keys.of(_group(node))
+        if key not in self._known:
             measure = self._costs.start is None or self._costs.known(key) is not None
-            found = self._known[key] = self._measured(node, group, key) if measure else self._guess(group, key)
-        return found
+            self._known[key] = self._measured(node, key) if measure else self._guess(node, key)
+        return self._known[key]
 
     def settle(self, extraction: Extraction) -> bool:
         """Measures what a program is made of; whether any of it was guessed before."""
@@ -66,11 +65,10 @@ class NodePrices:
             node = choice.key
             if not isinstance(node, Node) or not choice.cost or (self._own is not None and self._own(node) is not None):
                 continue
-            group = Group((node,), (node.args,))
-            key = self._costs.keys.of(group)
+            key = self._costs.keys.of(_group(node))
             if key in self._guessed and not self._late:
                 self._guessed.discard(key)
-                self._known[key] = self._measured(node, group, key)
+                self._known[key] = self._measured(node, key)
                 some = True
         return some
 
@@ -85,17 +83,20 @@ class NodePrices:
         # without a whole to take a part of there is no guess
         return self._costs.start is not None and self._until.over
 
-    def _measured(self, node: Node, group: Group, key: Key) -> float:
-        if self._late and self._costs.known(key) is None:
-            return self._guess(group, key)
-        try:
-            return min(self._costs.cost(node), self._most)
-        except TimeUp:
-            return self._guess(group, key)
+    def _measured(self, node: Node, key: Key) -> float:
+        if not self._late or self._costs.known(key) is not None:
+            with suppress(TimeUp):
+                return min(self._costs.cost(node), self._most)
+        return self._guess(node, key)
 
-    def _guess(self, group: Group, key: Key) -> float:
+    def _guess(self, node: Node, key: Key) -> float:
         self._guessed.add(key)
-        return HOPE * self._costs.guess(group)
+        return HOPE * self._costs.guess(_group(node))
+
+
+def _group(node: Node) -> Group:
+    """Return a node as a group that runs by itself."""
+    return Group((node,), (node.args,))
 
 
 class Programs:

@@ -15,7 +15,7 @@ from dslc.search.options.strategies import WAYS, Saturate
 from dslc.search.rewrites.associative_flattening import level
 from dslc.search.strategies.explorers import SweepCount, explored
 from dslc.search.strategies.programs import NodePrices, Programs, Tidying
-from dslc.search.strategies.space import Grown, Space
+from dslc.search.strategies.space import SearchedEGraph, Space
 
 SETTLED = 12  #: how often prices are asked for what the best program is made of, and the best program for these prices
 GROWING = 0.5  #: share of the time that growing may take
@@ -61,9 +61,9 @@ class Saturating:
     def sweeps(self) -> SweepCount | None:
         return None if self._tidying is None else self._tidying.sweeps
 
-    def grown(self) -> Grown:
+    def grown(self) -> SearchedEGraph:
         """Return the e-graph and its prices."""
-        return Grown(self._egraph, self._prices)
+        return SearchedEGraph(self._egraph, self._prices)
 
     def begin(self) -> None:
         """Take what can be had at once, and do the first round."""

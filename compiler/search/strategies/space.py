@@ -18,7 +18,7 @@ from dslc.search.rewrites.layouts import has_tag, without_layouts
 from dslc.search.strategies.sources import Source, Substitutions
 
 
-class Grown(NamedTuple):
+class SearchedEGraph(NamedTuple):
     """An e-graph as a search left it, and the seconds that its e-nodes cost."""
 
     egraph: EGraph
@@ -57,7 +57,7 @@ class Space:
     #: takes a line for the report
     note: Callable[[str], None] = silent
     #: takes the e-graphs that a search ends with, and the prices of their e-nodes, where they are wanted
-    grown: Callable[[Sequence[Grown]], None] | None = None
+    grown: Callable[[Sequence[SearchedEGraph]], None] | None = None
 
     @property
     def graph(self) -> Graph:

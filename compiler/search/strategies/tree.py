@@ -31,7 +31,7 @@ from dslc.search.strategies.explorers import SweepCount, explored
 from dslc.search.strategies.programs import NodePrices, Programs, Tidying
 from dslc.search.strategies.saturation import Saturating
 from dslc.search.strategies.sources import Source
-from dslc.search.strategies.space import Grown, Space
+from dslc.search.strategies.space import SearchedEGraph, Space
 
 PART = 16  #: parts of the simulations of which one without a gain, where there was one before, ends a tree
 TOLD = 200  #: facts of another source about one program
@@ -146,11 +146,11 @@ class Searching:
     def sweeps(self) -> SweepCount:
         return self._tidying.sweeps
 
-    def grown(self) -> Grown | None:
+    def grown(self) -> SearchedEGraph | None:
         """Return the e-graph of the cheapest program, or of the tree."""
         if self._least is not None:
-            return Grown(self._least[0], self._prices)
-        return None if self._root is None else Grown(self._root.egraph, self._prices)
+            return SearchedEGraph(self._least[0], self._prices)
+        return None if self._root is None else SearchedEGraph(self._root.egraph, self._prices)
 
     def begin(self) -> None:
         """Take what can be had at once and what saturation finds from there, and plant the e-graph of the best of it."""
@@ -252,7 +252,12 @@ class Searching:
         """One simulation; after so many of them the best rule is applied for good. False where nothing is left to do."""
         if self._root is None:
             return False
-        if self._final and self._ending():
+        limits = self._limits
+        ending = self._last.over or (
+            limits.steps is not None and limits.done + self._options.rollout + 1 > limits.steps
+        )
+        if self._final and ending:
+            # what is left, of time or steps, is for the last programs
             self._finish()
             return False
         if self._stale:
@@ -287,11 +292,6 @@ class Searching:
     def _worth(self, state: TreeState) -> float:
         """Return the reward of a state: the default cost is the paper's, trees and all, and not that of its program."""
         return state.found.estimate if self._options.reward == "default" else state.cost
-
-    def _ending(self) -> bool:
-        """Return whether what is left, of time or steps, is for the last programs."""
-        limits = self._limits
-        return self._last.over or (limits.steps is not None and limits.done + self._options.rollout + 1 > limits.steps)
 
     def _finish(self) -> None:
         """The last programs in another way than the rewards': of the tree's e-graph, and of the one that the cheapest is of."""
