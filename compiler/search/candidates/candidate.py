@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from dslc.codegen.text import KernelText
 from dslc.cost.groups import working_nodes
@@ -77,6 +77,8 @@ NOISE = 2e-7  #: seconds below which a gain at one place is noise
 
 #: what a step is called in which groups of nodes became kernels; it is no rule, and needs no proof but that a kernel means its nodes
 KERNELS = "kernels"
+#: a fact about a region, with what its holes stand for there
+PlacedFact: TypeAlias = tuple[Fact, tuple[Value, ...]]
 #: told of every candidate that is better than those before
 Progress = Callable[[Candidate], None]
 

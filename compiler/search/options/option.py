@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, field, fields
 from math import isnan
 from numbers import Integral, Real
 from reprlib import repr as short
@@ -81,9 +81,14 @@ class Option:
         return number
 
 
-def option(help: str, **rest: Any) -> Mapping[str, Option]:
-    """The metadata of a field that is an option; the arguments are those of `Option`."""
-    return {_KEY: Option(help, **rest)}
+def option(default: Any, help: str, **rest: Any) -> Any:
+    """Return a field that is an option; the other arguments are those of `Option`."""
+    return field(default=default, metadata={_KEY: Option(help, **rest)})
+
+
+def count(default: int | None, help: str, least: int = 1, **rest: Any) -> Any:
+    """Return a field that is an option, a number of things."""
+    return option(default, help, type=int, metavar="N", least=least, **rest)
 
 
 def options(of: type) -> Iterator[tuple[Field[Any], Option]]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from dslc.codegen.host.processor import NAMES
 from dslc.cost.inputs import Given
 from dslc.cost.targets import Target, target_named
-from dslc.search.options.option import LayoutMode, Option, listed, option, options, read_inputs, told
+from dslc.search.options.option import LayoutMode, Option, count, listed, option, options, read_inputs, told
 from dslc.search.options.strategies import STRATEGIES, Backtrack, Strategy
 from dslc.semantics.targets import DEFAULT, TARGETS
 
@@ -149,149 +149,151 @@ class Progress:
 class Settings:
     """Options of a run, and where it tells what it does."""
 
-    rules: Sequence[str | Path] = field(default=(), metadata=option(
-        "Another library or .rules file; may be repeated.", metavar="LIB", many=True, read=_paths,
+    rules: Sequence[str | Path] = option(
+        (), "Another library or .rules file; may be repeated.", metavar="LIB", many=True, read=_paths,
         more="One, or several, beside the standard library.",
-    ))  # fmt: skip
-    trust: Sequence[str] = field(default=(), metadata=option(
-        "Let the templates of this library run as code; may be repeated.", metavar="LIB", many=True, read=listed,
+    )  # fmt: skip
+    trust: Sequence[str] = option(
+        (), "Let the templates of this library run as code; may be repeated.", metavar="LIB", many=True, read=listed,
         more="The names of libraries whose lowerings' templates are compiled and run on this machine. By default only dslc's own are.",
-    ))  # fmt: skip
-    trust_lock: bool = field(default=False, metadata=option(
-        "Believe what a dslc.lock says of unchanged rules, whoever wrote it.", type=bool,
+    )  # fmt: skip
+    trust_lock: bool = option(
+        False, "Believe what a dslc.lock says of unchanged rules, whoever wrote it.", type=bool,
         more="By default only dslc's own locks are, and what this user's runs have proved; all other rules are proved again.",
-    ))  # fmt: skip
-    only: Sequence[str] = field(default=(), metadata=option(
-        "Use this rule set (or rule) and nothing else.", metavar="RULESET", many=True, read=listed,
+    )  # fmt: skip
+    only: Sequence[str] = option(
+        (), "Use this rule set (or rule) and nothing else.", metavar="RULESET", many=True, read=listed,
         more="One name, or several. By default each library's rule set `default`, and all rules of a library that has none.",
-    ))  # fmt: skip
-    disable: Sequence[str] = field(default=(), metadata=option(
-        "Leave a rule out; may be repeated.", metavar="RULE", many=True, read=listed,
+    )  # fmt: skip
+    disable: Sequence[str] = option(
+        (), "Leave a rule out; may be repeated.", metavar="RULE", many=True, read=listed,
         more="One name, or several.",
-    ))  # fmt: skip
-    allow: Sequence[str] = field(default=(), metadata=option(
-        "Also use rules that are only tested, trusted or undecided; a,b for several.", metavar="STATUS", many=True, read=_statuses,
+    )  # fmt: skip
+    allow: Sequence[str] = option(
+        (), "Also use rules that are only tested, trusted or undecided; a,b for several.", metavar="STATUS", many=True, read=_statuses,
         more="Whatever is used, the outputs are compared.",
-    ))  # fmt: skip
-    layouts: LayoutMode = field(default="joint", metadata=option(
-        "Choose layouts with substitutions, after them, instead of them, or not.", choices=get_args(LayoutMode), shown="joint",
+    )  # fmt: skip
+    layouts: LayoutMode = option(
+        "joint", "Choose layouts with substitutions, after them, instead of them, or not.", choices=get_args(LayoutMode), shown="joint",
         more="`joint`, `after`, `only` or `none`.",
-    ))  # fmt: skip
-    on: str | Target = field(default=DEFAULT, metadata=option(
-        "Where the model is to run; `dslc list targets` says what each is.", choices=tuple(TARGETS), shown=DEFAULT,
+    )  # fmt: skip
+    on: str | Target = option(
+        DEFAULT, "Where the model is to run; `dslc list targets` says what each is.", choices=tuple(TARGETS), shown=DEFAULT,
         more="`cpu` writes kernels into the model where they were measured to be faster; `ort_cpu` does not. `cuda` writes a plan for "
         "`dslc.cuda.Session`, priced by the data sheet of `device`; `cpu_sheet` is another processor, by two numbers. Or a target of "
         "one's own (`dslc.cost.targets.Target`).",
-    ))  # fmt: skip
-    device: str | None = field(default=None, metadata=option(
-        "The data sheet that prices come from, where --on measures nothing.", metavar="NAME",
+    )  # fmt: skip
+    device: str | None = option(
+        None, "The data sheet that prices come from, where --on measures nothing.", metavar="NAME",
         more="`dslc list targets` has the names; by default the first one of the target. Nothing is measured.",
-    ))  # fmt: skip
-    isa: str | None = field(default=None, metadata=option(
-        "Write kernels for a level of instructions, not for all that this machine can do.", choices=NAMES,
+    )  # fmt: skip
+    isa: str | None = option(
+        None, "Write kernels for a level of instructions, not for all that this machine can do.", choices=NAMES,
         more="`x86-64-v3` is what most machines have (AVX2 and FMA). `DSLC_ISA` says it where this does not; by default `native`.",
-    ))  # fmt: skip
-    library_only: bool = field(default=False, metadata=option(
-        "Take what is faster with its library, even if slower without.", type=bool,
+    )  # fmt: skip
+    library_only: bool = option(
+        False, "Take what is faster with its library, even if slower without.", type=bool,
         more="By default a result is also no slower than the original in a runtime that has not its library of kernels: that is "
         "measured, and the report has both ratios.",
-    ))  # fmt: skip
-    portable: Portable = field(default="functions", metadata=option(
-        "Kernels as functions, or none (for runtimes that know no functions).", choices=get_args(Portable), shown="functions",
-        more="`inline` writes the nodes of functions in their place, and no kernels.",
-    ))  # fmt: skip
-    derive: bool = field(default=True, metadata=option(
-        "Derive no programs from expressions.", type=bool,
+    )  # fmt: skip
+    portable: Portable = option(
+        "functions", "Kernels as functions, or none (for runtimes that know no functions).", choices=get_args(Portable),
+        shown="functions", more="`inline` writes the nodes of functions in their place, and no kernels.",
+    )  # fmt: skip
+    derive: bool = option(
+        True, "Derive no programs from expressions.", type=bool,
         more="Programs are derived for sums of products that take much of the time; False: only rules and kernels.",
-    ))  # fmt: skip
-    mutate: bool = field(default=True, metadata=option(
-        "Look for no mutants: programs that are almost equal, with corrections.", type=bool,
+    )  # fmt: skip
+    mutate: bool = option(
+        True, "Look for no mutants: programs that are almost equal, with corrections.", type=bool,
         more="Mutants are looked for of linear operators that take much of the time; False: none, and no partial substitutions.",
-    ))  # fmt: skip
-    mutant_limit: float = field(default=0.25, metadata=option(
-        "Largest share of a result that a mutant may compute again.", type=float, metavar="SHARE", shown=0.25, read=_part,
+    )  # fmt: skip
+    mutant_limit: float = option(
+        0.25, "Largest share of a result that a mutant may compute again.", type=float, metavar="SHARE", shown=0.25, read=_part,
         more="More than 0 and at most 1; a partial substitution's own `limit` holds for it.",
-    ))  # fmt: skip
-    mutant_depth: int = field(default=4, metadata=option(
-        "Operators and changes of layout of a mutant.", type=int, least=1, metavar="N", shown=4,
-    ))  # fmt: skip
-    mutant_operators: int = field(default=4, metadata=option(
-        "Operators that a mutant may stand for at once.", type=int, least=1, metavar="N", shown=4,
-    ))  # fmt: skip
-    mutant_rounds: int = field(default=4, metadata=option(
-        "How often what was mutated is mutated again.", type=int, least=1, metavar="N", shown=4,
-    ))  # fmt: skip
-    mutants_kept: int = field(default=32, metadata=option(
-        "Mutants of one region that are kept, the cheapest.", type=int, least=1, metavar="N", shown=32,
+    )  # fmt: skip
+    mutant_depth: int = count(
+        4, "Operators and changes of layout of a mutant.", shown=4,
+    )  # fmt: skip
+    mutant_operators: int = count(
+        4, "Operators that a mutant may stand for at once.", shown=4,
+    )  # fmt: skip
+    mutant_rounds: int = count(
+        4, "How often what was mutated is mutated again.", shown=4,
+    )  # fmt: skip
+    mutants_kept: int = count(
+        32, "Mutants of one region that are kept, the cheapest.", shown=32,
         more="Of each step of a chain of operators so many are gone on from.",
-    ))  # fmt: skip
-    apply: Sequence[str] | None = field(default=None, metadata=option(
-        "Apply rules wherever they match, without timing: `simplify`, or those named.", metavar="[NAME,...]", read=_applied, bare="",
+    )  # fmt: skip
+    apply: Sequence[str] | None = option(
+        None, "Apply rules wherever they match, without timing: `simplify`, or those named.", metavar="[NAME,...]", read=_applied,
+        bare="",
         more="True: the standard library's rule set `simplify`, and what other libraries say `always` of; or names of rule sets and "
         "rules. Nothing is timed unless a budget is given, too: then the search goes on from there.",
-    ))  # fmt: skip
-    strategy: Strategy = field(default_factory=Backtrack, metadata=option(
-        "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), also=("--search",),
+    )  # fmt: skip
+    strategy: Strategy = option(
+        Backtrack(), "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), also=("--search",),
         more="`backtrack`, `saturate`, `mcts` or `auto`; a strategy's own options (`simulations=64`) go with it.",
-    ))  # fmt: skip
-    dump_egraph: Path | None = field(default=None, metadata=option(
-        "Write the e-graph of the search, for `dslc extract`.", type=Path, metavar="FILE.json", python=False,
-    ))  # fmt: skip
-    budget: float = field(default=60.0, metadata=option(
-        "Time for the whole command; auto: 60s, with --apply 0; 0: only rewrite.", metavar="TIME", shown=AUTO, read=seconds,
+    )  # fmt: skip
+    dump_egraph: Path | None = option(
+        None, "Write the e-graph of the search, for `dslc extract`.", type=Path, metavar="FILE.json", python=False,
+    )  # fmt: skip
+    budget: float = option(
+        60.0, "Time for the whole command; auto: 60s, with --apply 0; 0: only rewrite.", metavar="TIME", shown=AUTO, read=seconds,
         more='Seconds, or a text (`"20s"`, `"2m"`). `"auto"`: 60 s, and 0 with `apply`. 0: import, canonical form, export, and nothing '
         "is measured.",
-    ))  # fmt: skip
-    patience: float | None = field(default=None, metadata=option(
-        "End the search after so long without a gain (default: a quarter of the budget).", metavar="TIME", read=seconds,
-    ))  # fmt: skip
-    steps: int | None = field(default=None, metadata=option(
-        "Stop after so many steps of the search.", type=int, least=0, metavar="N",
+    )  # fmt: skip
+    patience: float | None = option(
+        None, "End the search after so long without a gain (default: a quarter of the budget).", metavar="TIME", read=seconds,
+    )  # fmt: skip
+    steps: int | None = count(
+        None, "Stop after so many steps of the search.", least=0,
         more="Whatever time that takes.",
-    ))  # fmt: skip
-    alpha: float = field(default=1.05, metadata=option(
-        "How much worse is explored.", type=float, least=1, shown=1.05,
+    )  # fmt: skip
+    alpha: float = option(
+        1.05, "How much worse is explored.", type=float, least=1, shown=1.05,
         more="A graph may cost so many times what the best does and still be gone on from.",
-    ))  # fmt: skip
-    seed: int = field(default=0, metadata=option(
-        "Order in which rules are tried.", type=int, shown=0,
+    )  # fmt: skip
+    seed: int = option(
+        0, "Order in which rules are tried.", type=int, shown=0,
         more="0: that of the files; other seeds: other orders.",
-    ))  # fmt: skip
-    bind: Sequence[Mapping[str, int]] = field(default=({},), metadata=option(
-        "Size of a dimension, or INPUT.AXIS=N; N=1,8 for several.", metavar="NAME=N", many=True, read=bindings,
+    )  # fmt: skip
+    bind: Sequence[Mapping[str, int]] = option(
+        ({},), "Size of a dimension, or INPUT.AXIS=N; N=1,8 for several.", metavar="NAME=N", many=True, read=bindings,
         more="Sizes of symbolic dimensions by name or `INPUT.AXIS`, and values of integer inputs by name; a list of sizes means that "
         "the model must be slower at none of them.",
-    ))  # fmt: skip
-    file_growth: float = field(default=0.1, metadata=option(
-        "How much larger the weights of the file may get by computing them now.", type=float, metavar="SHARE", shown=0.1, read=_growth,
+    )  # fmt: skip
+    file_growth: float = option(
+        0.1, "How much larger the weights of the file may get by computing them now.", type=float, metavar="SHARE", shown=0.1,
+        read=_growth,
         more="What depends on weights alone and would make the file larger than that (8-bit weights, scaled) is left as nodes, which "
         "runtimes compute when they load it.",
-    ))  # fmt: skip
-    specialize: bool = field(default=False, metadata=option("Write the bound sizes into the model.", type=bool))
-    strict_floats: bool = field(default=False, metadata=option(
-        "Without rules that change infinities, NaN or overflows.", type=bool,
+    )  # fmt: skip
+    specialize: bool = option(False, "Write the bound sizes into the model.", type=bool)
+    strict_floats: bool = option(
+        False, "Without rules that change infinities, NaN or overflows.", type=bool,
         more="Those that say that infinities, NaN, overflows or divisions by 0 may become something else.",
-    ))  # fmt: skip
-    tolerance: float | None = field(default=None, metadata=option(
-        "Largest relative error of an output.", type=float, least=0,
+    )  # fmt: skip
+    tolerance: float | None = option(
+        None, "Largest relative error of an output.", type=float, least=0,
         more="By default that of the data type: 1e-4 for float32, 1e-2 for float16.",
-    ))  # fmt: skip
-    inputs: Given | None = field(default=None, metadata=option(
-        "Representative inputs.", type=Path, metavar="FILE.npz|DIR", read=read_inputs,
+    )  # fmt: skip
+    inputs: Given | None = option(
+        None, "Representative inputs.", type=Path, metavar="FILE.npz|DIR", read=read_inputs,
         more='An `.npz` file or a folder of them, or arrays by the names of inputs (`{"x": array}`), one set or a list of sets; by '
         "default random ones that are valid for the model.",
-    ))  # fmt: skip
-    threads: int | None = field(default=None, metadata=option(
-        "Threads of the runtime.", type=int, least=1, metavar="N",
+    )  # fmt: skip
+    threads: int | None = count(
+        None, "Threads of the runtime.",
         more="By default one for each core.",
-    ))  # fmt: skip
-    timing: bool = field(default=True, metadata=option(
-        "Take the search's choice.", type=bool,
+    )  # fmt: skip
+    timing: bool = option(
+        True, "Take the search's choice.", type=bool,
         more="False takes the search's choice, checked but not timed.",
-    ))  # fmt: skip
-    cache: str | Path | None = field(default=None, metadata=option(
-        "Folder of the cost cache.", type=Path, metavar="DIR", read=os.fspath,
-    ))  # fmt: skip
+    )  # fmt: skip
+    cache: str | Path | None = option(
+        None, "Folder of the cost cache.", type=Path, metavar="DIR", read=os.fspath,
+    )  # fmt: skip
     progress: Progress = field(default_factory=Progress)
     #: how often Ctrl-C was pressed, where someone counts: libraries in C may turn the exception into an error of their own
     interrupts: Callable[[], int] = lambda: 0

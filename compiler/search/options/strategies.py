@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from math import sqrt
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from dslc.search.options.option import option
+from dslc.search.options.option import count, option
 
 if TYPE_CHECKING:
     from dslc.search.candidates.candidate import Candidate
@@ -20,21 +21,21 @@ WAYS: Mapping[str, str] = {"default": "greedy", "shared": "shared", "joint": "jo
 ENODES = 2_000  #: e-nodes of an e-graph
 
 #: options that several strategies have
-TIDY = option(
-    "Search in the e-graph, or in the queue, alone.", type=bool,
+TIDY = partial(
+    option, True, "Search in the e-graph, or in the queue, alone.", type=bool,
     more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
     "prices does not see. What a queue finds is swept, and so is what it begins with.",
 )  # fmt: skip
-FINAL = option(
-    "How the last program is taken out of an e-graph (default: ilp of saturate, the reward's way of mcts).",
+FINAL = partial(
+    option, "", "How the last program is taken out of an e-graph (default: ilp of saturate, the reward's way of mcts).",
     choices=tuple(WAYS), more="By the default cost, by shared costs, with joint switches, or by integer programming.",
 )  # fmt: skip
-WHOLE = option(
-    "One e-graph of the whole graph, however large or repeated.", type=bool,
+WHOLE = partial(
+    option, False, "One e-graph of the whole graph, however large or repeated.", type=bool,
     more="By default such a graph is searched in regions.",
 )  # fmt: skip
-SIZE = option(
-    f"How large an e-graph grows (default: {ENODES} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
+SIZE = partial(
+    count, ENODES, f"How large an e-graph grows (default: {ENODES} e-nodes).", also=("--nodes",),
     more="Of a large graph each region has one. No rule is applied to one that has as many.",
 )  # fmt: skip
 
@@ -71,84 +72,84 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Backtrack(_Loaded):
-    """A queue of graphs by cost (`backtrack`, TASO); substitutions first, and layouts with them, after them, or instead."""
+    """A queue of graphs by cost (`backtrack`); substitutions first, and layouts with them, after them, or instead."""
 
     egraphs: ClassVar[bool] = False
     module: ClassVar[str] = "backtrack"
 
-    tidy: bool = field(default=True, metadata=TIDY)
+    tidy: bool = TIDY()
 
 
 @dataclass(frozen=True, slots=True)
 class Saturate(_Loaded):
-    """Rounds of all rules in an e-graph (TENSAT), those with several patterns first and in the first rounds only; a step is a round."""
+    """Rounds of all rules in an e-graph, those with several patterns first and in the first rounds only; a step is a round."""
 
     module: ClassVar[str] = "saturation"
 
-    enodes: int = field(default=ENODES, metadata=SIZE)
-    rounds: int = field(default=15, metadata=option(
-        "Rounds of all rules (default: 15).", type=int, least=1, metavar="N",
-    ))  # fmt: skip
-    k_multi: int = field(default=1, metadata=option(
-        "Rounds in which rules with several patterns are applied at least (default: 1).", type=int, least=0, metavar="N",
+    enodes: int = SIZE()
+    rounds: int = count(
+        15, "Rounds of all rules (default: 15).",
+    )  # fmt: skip
+    k_multi: int = count(
+        1, "Rounds in which rules with several patterns are applied at least (default: 1).", least=0,
         more="One more whenever nothing else adds anything and there is room.",
-    ))  # fmt: skip
-    finalists: int = field(default=5, metadata=option(
-        "Programs that are ranked as whole graphs (default: 5).", type=int, least=1, metavar="N",
+    )  # fmt: skip
+    finalists: int = count(
+        5, "Programs that are ranked as whole graphs (default: 5).",
         more="The best by the sum of their prices.",
-    ))  # fmt: skip
-    final: str = field(default="", metadata=FINAL)
-    tensat: bool = field(default=False, metadata=option(
-        "As TENSAT: rules in order until the e-graph is full, no circles built, nothing after that.", type=bool,
+    )  # fmt: skip
+    final: str = FINAL()
+    tensat: bool = option(
+        False, "As TENSAT: rules in order until the e-graph is full, no circles built, nothing after that.", type=bool,
         more="Rules with several patterns are applied in --k-multi rounds and never again; --final takes the one program out.",
-    ))  # fmt: skip
-    tidy: bool = field(default=True, metadata=TIDY)
-    whole: bool = field(default=False, metadata=WHOLE)
+    )  # fmt: skip
+    tidy: bool = TIDY()
+    whole: bool = WHOLE()
 
 
 @dataclass(frozen=True, slots=True)
 class Mcts(_Loaded):
-    """A tree of e-graphs (PACT'24), in which an edge is a rule at random places; a step is one application of a rule."""
+    """A tree of e-graphs, in which an edge is a rule at random places; a step is one application of a rule."""
 
     module: ClassVar[str] = "tree"
 
-    simulations: int = field(default=128, metadata=option(
-        "Simulations before a rule is chosen (default: 128).", type=int, least=1, metavar="N",
-    ))  # fmt: skip
-    rollout: int = field(default=10, metadata=option(
-        "Rules that a simulation applies (default: 10).", type=int, least=0, metavar="N",
-    ))  # fmt: skip
-    exploration: float = field(default=sqrt(2), metadata=option(
-        "Weight of what was tried seldom (default: 1.41).", type=float, least=0, metavar="C",
+    simulations: int = count(
+        128, "Simulations before a rule is chosen (default: 128).",
+    )  # fmt: skip
+    rollout: int = count(
+        10, "Rules that a simulation applies (default: 10).", least=0,
+    )  # fmt: skip
+    exploration: float = option(
+        sqrt(2), "Weight of what was tried seldom (default: 1.41).", type=float, least=0, metavar="C",
         more="The constant of UCB1; rewards are parts of what the graph costs.",
-    ))  # fmt: skip
-    enodes: int = field(default=ENODES, metadata=SIZE)
-    stop: float = field(default=0.5, metadata=option(
-        "Chance that a selection ends at a state, and expands it (default: 0.5).", type=float, least=0, most=1, metavar="P",
-    ))  # fmt: skip
-    reward: str = field(default="joint", metadata=option(
-        "How the program that simulations are rewarded for is taken out of an e-graph (default: joint).", choices=tuple(WAYS),
+    )  # fmt: skip
+    enodes: int = SIZE()
+    stop: float = option(
+        0.5, "Chance that a selection ends at a state, and expands it (default: 0.5).", type=float, least=0, most=1, metavar="P",
+    )  # fmt: skip
+    reward: str = option(
+        "joint", "How the program that simulations are rewarded for is taken out of an e-graph (default: joint).", choices=tuple(WAYS),
         more="By the default cost, by shared costs, with joint switches, or by integer programming.",
-    ))  # fmt: skip
-    final: str = field(default="", metadata=FINAL)
-    tidy: bool = field(default=True, metadata=TIDY)
-    matches: int = field(default=60, metadata=option(
-        "Places at which a rule is applied at once (default: 60).", type=int, least=1, metavar="N",
+    )  # fmt: skip
+    final: str = FINAL()
+    tidy: bool = TIDY()
+    matches: int = count(
+        60, "Places at which a rule is applied at once (default: 60).",
         more="A random sample where it matches at more.",
-    ))  # fmt: skip
-    near: float = field(default=0.75, metadata=option(
-        "Share of rules that are applied near the best program (default: 0.75).", type=float, least=0, most=1, metavar="P",
+    )  # fmt: skip
+    near: float = option(
+        0.75, "Share of rules that are applied near the best program (default: 0.75).", type=float, least=0, most=1, metavar="P",
         more="The others are applied anywhere.",
-    ))  # fmt: skip
-    mixed: bool = field(default=False, metadata=option(
-        "Kernels and steps of derivation as moves beside rules.", type=bool,
+    )  # fmt: skip
+    mixed: bool = option(
+        False, "Kernels and steps of derivation as moves beside rules.", type=bool,
         more="They are priced by estimates; by default they are looked for in what the search finds.",
-    ))  # fmt: skip
-    ranked: int = field(default=5, metadata=option(
-        "Programs ranked as whole graphs when a rule is chosen (default: 5).", type=int, least=1, metavar="N",
+    )  # fmt: skip
+    ranked: int = count(
+        5, "Programs ranked as whole graphs when a rule is chosen (default: 5).",
         more="The best by the sum of their prices.",
-    ))  # fmt: skip
-    whole: bool = field(default=False, metadata=WHOLE)
+    )  # fmt: skip
+    whole: bool = WHOLE()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class Auto(_Loaded):
 
     module: ClassVar[str] = "automatic"
 
-    tidy: bool = field(default=True, metadata=TIDY)
+    tidy: bool = TIDY()
 
 
 #: the strategies that `--strategy` knows, by name; the first one is the default

@@ -10,22 +10,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import state
 from dslc.errors import DslcError
-from dslc.ir.facts import Fact, fact_of
+from dslc.ir.facts import fact_of
 from dslc.ir.graph import Call, Graph, Node, Value, with_args
 from dslc.match import CompiledRule
 from dslc.prove.known.resting import held_traits
-from dslc.search.candidates.candidate import rewritten
+from dslc.search.candidates.candidate import PlacedFact, rewritten
 from dslc.semantics.apply import apply
 from dslc.semantics.env import Mismatch, Unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.nary import nested_in, parts_attribute, takes_many
 
 TURNS = 64  #: times that a graph is gone through: each takes what does not overlap
+
+
+#: the nodes that a step concerns, and what it replaces
+Flattening: TypeAlias = tuple[set[Node], dict[Value, Value]]
 
 
 def flattened(rules: Rules, graph: Graph) -> Graph:
@@ -48,7 +52,7 @@ def flattened(rules: Rules, graph: Graph) -> Graph:
     return graph
 
 
-def flatter(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[set[Node], dict[Value, Value]]]:
+def flatter(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[Flattening]:
     """The nodes that a step concerns, and what it replaces."""
     traits = held_traits(rules, node.op)
     try:
@@ -61,7 +65,7 @@ def flatter(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[se
         return
 
 
-def _nested(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[set[Node], dict[Value, Value]]]:
+def _nested(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[Flattening]:
     """f(f(a, b), c) is f(a, b, c)."""
     inner = {arg.node for arg in node.args if nested_in(node, arg.node) and uses[arg] == 1}
     if inner:
@@ -69,7 +73,7 @@ def _nested(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[se
         yield {node, *inner}, {node.values[0]: apply(rules, node.op, operands, dict(node.attrs))[0]}
 
 
-def _parts_of_part(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[set[Node], dict[Value, Value]]]:
+def _parts_of_part(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[Flattening]:
     """A part that is only taken apart again is taken apart where the whole is."""
     (part,) = node.args if len(node.args) == 1 else (None,)
     if part is None or not isinstance(part.node, Call) or part.node.op != node.op or uses[part] != 1:
@@ -86,7 +90,7 @@ def _parts_of_part(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[t
     yield {node, outer}, new
 
 
-def _joined_again(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[set[Node], dict[Value, Value]]]:
+def _joined_again(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[Flattening]:
     """Neighbouring parts that are only put together again are one part; all parts are the whole."""
     at = 0
     while at < len(node.args):
@@ -173,7 +177,7 @@ def level(egraph: EGraph, rule: CompiledRule, fresh: Iterable[Node], nodes: int,
     return merged
 
 
-def _facts(egraph: EGraph, rules: Rules, node: Node, rule: str) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+def _facts(egraph: EGraph, rules: Rules, node: Node, rule: str) -> Iterator[PlacedFact]:
     """Yield the calls that are one where a node stands in another one, or another one in it."""
     entry = egraph.memo.get(node)
     if entry is None or not isinstance(node, Call) or node.constant or node.op not in rules.operators:
@@ -196,7 +200,7 @@ def _facts(egraph: EGraph, rules: Rules, node: Node, rule: str) -> Iterator[tupl
             yield from _one(egraph, rules, with_args(above, args)[0].node, below, rule)
 
 
-def _one(egraph: EGraph, rules: Rules, above: Node, below: Call, rule: str) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+def _one(egraph: EGraph, rules: Rules, above: Node, below: Call, rule: str) -> Iterator[PlacedFact]:
     assert isinstance(above, Call)
     leaves = [arg for arg in (*above.args, *below.args) if egraph.class_of(arg) is not None]
     for _, found in flatter(rules, above, _Once()):

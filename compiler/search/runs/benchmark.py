@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
@@ -48,6 +48,10 @@ class Verdict:
         return f"{self.ratio.ratio:.2f} times as fast{self.ratio.ends}{pairs}"
 
 
+#: verdicts on one contender by choice of sizes, or on several at one choice
+Verdicts: TypeAlias = tuple[Verdict, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Verdicts by choice of sizes, then by contender.
@@ -55,7 +59,7 @@ class Decision:
     `decided`: more time would change nothing that matters.
     """
 
-    verdicts: tuple[tuple[Verdict, ...], ...]
+    verdicts: tuple[Verdicts, ...]
     decided: bool
 
     @property
@@ -118,7 +122,7 @@ class FinalBenchmark:
             self.clock.reached(DECIDED)
         return made
 
-    def narrow_intervals(self, contender: Contender, seconds: float) -> tuple[Verdict, ...]:
+    def narrow_intervals(self, contender: Contender, seconds: float) -> Verdicts:
         """Return verdicts on a contender that was decided about, after more rounds, until its ratio is known well.
 
         Intervals hold at every look. Nothing where it was not timed in this run, or does not seem to be faster any more.
@@ -148,7 +152,7 @@ class FinalBenchmark:
         race = self._races[0]
         return self._measured(race, race.enter(contender.file)) if contender.file in race.files else None
 
-    def _at(self, at: int, contenders: Sequence[Contender], seconds: float) -> tuple[tuple[Verdict, ...], bool]:
+    def _at(self, at: int, contenders: Sequence[Contender], seconds: float) -> tuple[Verdicts, bool]:
         """Verdicts at a choice of sizes, and whether all is decided there."""
         race = self._races[at]
         keys = [self._key(one, at) for one in contenders]

@@ -19,7 +19,7 @@ from dslc.onnx.context import Imported
 from dslc.prove.verdict import RuleVerdict
 from dslc.report import Counts, Report
 from dslc.search.options.settings import Settings
-from dslc.search.runs.benchmark import FinalBenchmark, Verdict
+from dslc.search.runs.benchmark import FinalBenchmark, Verdicts
 from dslc.search.runs.contenders import Checker, Contender
 from dslc.search.runs.selection import AppliedRule
 from dslc.semantics.library import Rules
@@ -145,10 +145,10 @@ class Finished:
     task: Task
     contender: Contender | None
     reason: str = ""
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: Verdicts = ()
     predicted: float | None = None
     interrupted: bool = False
-    alone: tuple[Verdict, ...] = ()
+    alone: Verdicts = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dslc.deadline import TimeUp
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.candidates.export import derived
 from dslc.search.options.settings import Settings
-from dslc.search.runs.benchmark import UNCLEAR, FinalBenchmark, Verdict, winner
+from dslc.search.runs.benchmark import UNCLEAR, FinalBenchmark, Verdict, Verdicts, winner
 from dslc.search.runs.contenders import Contender
 from dslc.search.runs.proving import checked
 from dslc.search.runs.stages import Finished, Referenced, Task
@@ -25,7 +25,7 @@ OTHERS = 3  #: other results that are looked at
 
 
 #: a contender with its verdicts at every choice of sizes, with its library; none where it was not timed to the end
-Timed = tuple[Contender, tuple[Verdict, ...]]
+Timed = tuple[Contender, Verdicts]
 Known = Sequence[Timed]
 
 
@@ -149,7 +149,7 @@ def _others(referenced: Referenced, contender: Contender, others: Known, run: Ru
             return
 
 
-def _both(referenced: Referenced, other: Contender, verdicts: tuple[Verdict, ...], run: RunState) -> Finished | None:
+def _both(referenced: Referenced, other: Contender, verdicts: Verdicts, run: RunState) -> Finished | None:
     """Return a result that is faster with its library and no slower without it; None where it is not.
 
     `verdicts` are known of it, or it is timed now.
@@ -163,7 +163,7 @@ def _both(referenced: Referenced, other: Contender, verdicts: tuple[Verdict, ...
         return None
     if winner([[one] for one in with_library]) is None:
         return None
-    bare: tuple[Verdict, ...] = ()
+    bare: Verdicts = ()
     if other.model.functions:
         bare, _ = _bare(referenced, other, 0.5 if verdicts else 0.9, run)
         # without a time, nodes of the model are as fast there as they were
@@ -173,7 +173,7 @@ def _both(referenced: Referenced, other: Contender, verdicts: tuple[Verdict, ...
     return Finished(task, other, "", with_library, run.predicted(other.candidate), alone=bare)
 
 
-def _bare(referenced: Referenced, contender: Contender, part: float, run: RunState) -> tuple[tuple[Verdict, ...], str]:
+def _bare(referenced: Referenced, contender: Contender, part: float, run: RunState) -> tuple[Verdicts, str]:
     """Return verdicts of a contender without its library; none, and why, where it could not be timed."""
     try:
         return _timed(referenced.without_library, _without_kernels(contender), run.left(part, referenced.task)), ""
@@ -188,6 +188,6 @@ def _without_kernels(contender: Contender) -> Contender:
     return replace(contender, file=replace(contender.file, kernels=False))
 
 
-def _timed(benchmark: FinalBenchmark, contender: Contender, seconds: float) -> tuple[Verdict, ...]:
+def _timed(benchmark: FinalBenchmark, contender: Contender, seconds: float) -> Verdicts:
     """Return verdicts at every choice of sizes within so many seconds."""
     return tuple(at[0] for at in benchmark.decide([contender], seconds).verdicts)

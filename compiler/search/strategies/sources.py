@@ -13,10 +13,10 @@ from dslc.fuse.groups import GroupLimits, proposals
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.profile import Profiles
 from dslc.ir.constants import number_of
-from dslc.ir.facts import Fact, fact_of
+from dslc.ir.facts import fact_of
 from dslc.ir.graph import Graph, Kernel, Node, ScopeNode, Value
 from dslc.match import CompiledRule, GraphIndex, find_matches
-from dslc.search.candidates.candidate import matched, replaced
+from dslc.search.candidates.candidate import PlacedFact, matched, replaced
 from dslc.search.finders.derivations import Derivations, derivations_of
 from dslc.search.finders.fusions import fact_of_kernel
 from dslc.semantics.library import Rules
@@ -25,7 +25,7 @@ from dslc.semantics.library import Rules
 class Source(Protocol):
     """Finds equivalents of parts of a graph, whatever they are used for: moves of a search, unions of an e-graph, proofs."""
 
-    def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+    def facts(self, graph: Graph) -> Iterator[PlacedFact]:
         """Facts about regions of a graph, each with what its holes stand for there; lazily, in an order that repeats.
 
         `replace(fact.old.outputs, holes -> values)` are values of the graph, and `fact.new` over the same values may stand for them.
@@ -38,7 +38,7 @@ class Substitutions:
 
     rules: tuple[CompiledRule, ...]
 
-    def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+    def facts(self, graph: Graph) -> Iterator[PlacedFact]:
         index = GraphIndex(graph)
         for rule in self.rules:
             for match, new in replaced(find_matches(rule, index)):
@@ -79,7 +79,7 @@ class KernelMoves:
     def __post_init__(self) -> None:
         self._profiles = Profiles(self.library, self.sizes)
 
-    def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+    def facts(self, graph: Graph) -> Iterator[PlacedFact]:
         for group in proposals(graph, self.library, GroupLimits(sizes=dict(self.sizes)), self._profiles):
             fold = fold_of(group)
             if fold.proved:

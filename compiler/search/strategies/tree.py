@@ -20,11 +20,10 @@ from dslc.egraph.rewrite import Cap, Caps, StepOutcome
 from dslc.egraph.since import added
 from dslc.egraph.story import kept
 from dslc.egraph.view import View
-from dslc.ir.facts import Fact
-from dslc.ir.graph import Graph, Node, Value
+from dslc.ir.graph import Graph, Node
 from dslc.match import CompiledRule
 from dslc.match.matcher import Match
-from dslc.search.candidates.candidate import Candidate
+from dslc.search.candidates.candidate import Candidate, PlacedFact
 from dslc.search.options.strategies import WAYS, Mcts, Saturate
 from dslc.search.rewrites.associative_flattening import level
 from dslc.search.strategies.explorers import SweepCount, explored
@@ -115,7 +114,7 @@ class Searching:
         ]
         self._random = Random(space.seed)
         self._moves = space.moves
-        self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}
+        self._facts: dict[tuple[int, int], list[PlacedFact]] = {}
         self._prices = NodePrices(space)
         self._programs = Programs(space, self._prices, options.ranked)
         self._tidying, self._barren = Tidying(space), 0
@@ -360,33 +359,20 @@ class Searching:
 
     def _tryable(self, state: TreeState, near: bool) -> list[CompiledRule | Source]:
         """The rules that are not known to change nothing: all whose operators are there, until they are tried."""
-        found = state.open.get(near)
-        if found is None:
-            found = state.open[near] = self._fitting(state, near)
-        return found
+        if near not in state.open:
+            state.open[near] = self._fitting(state, near)
+        return state.open[near]
 
     def _expanded(self, state: TreeState) -> TreeState | None:
         """A new child by a random rule; None where none changes anything, or time is over."""
         near = self._random.random() < self._options.near
         near = near if self._tryable(state, near) else not near
-        rules = self._tryable(state, near)
-        while rules:
-            rule = rules[self._random.randrange(len(rules))]
-            applied = self._applied(state, rule, near)
-            if applied is None:
-                if self._limits.over:
-                    return None
-                rules.remove(rule)
-                continue
-            made, outcome = applied
-            if Cap.MATCHES not in outcome.capped:
-                # at all of its places: another time it changes nothing
-                rules.remove(rule)
+        made = self._random_step(state, self._tryable(state, near), near)
+        if made is not None:
             made.parent = state
             state.children.append(made)
             self._offer(made.egraph, made.found)
-            return made
-        return None
+        return made
 
     # ---- simulation ------------------------------------------------------------------------------------------------
 
@@ -398,7 +384,8 @@ class Searching:
             if len(state.egraph) >= options.enodes:
                 break
             first = random.random() < options.near
-            after = self._random_step(state, first) or self._random_step(state, not first)
+            steps = (self._random_step(state, self._fitting(state, near), near) for near in (first, not first))
+            after = next(filter(None, steps), None)
             if after is None:
                 break
             gained += max(self._worth(state) - self._worth(after), 0.0)
@@ -406,26 +393,27 @@ class Searching:
             self._offer(state.egraph, state.found)
         return gained
 
-    def _random_step(self, state: TreeState, near: bool) -> TreeState | None:
-        """A state after a random rule of those that change something; None where there is none, or time is over."""
-        rules = self._fitting(state, near)
+    def _random_step(self, state: TreeState, rules: list[CompiledRule | Source], near: bool) -> TreeState | None:
+        """Apply a random one of some rules; None where none changes anything, or time is over.
+
+        A rule that changed nothing, or was applied at all of its places, leaves the list: another time it changes nothing.
+        """
         while rules and not self._limits.over:
             k = self._random.randrange(len(rules))
             applied = self._applied(state, rules[k], near)
+            if applied is None or Cap.MATCHES not in applied[1].capped:
+                del rules[k]
             if applied is not None:
                 return applied[0]
-            del rules[k]
         return None
 
     def _fitting(self, state: TreeState, near: bool) -> list[CompiledRule | Source]:
         """Rules whose operators are all there, whether they match is seen when they are tried; other sources know the best program."""
         there = frozenset(state.places.view.by_operator)
-        rules = self._fit.get(there)
-        if rules is None:
-            rules = self._fit[there] = [
-                rule for rule, operators in zip(self._rules, self._operators, strict=True) if operators <= there
-            ]
-        return [*rules, *self._moves] if near else [*rules]
+        if there not in self._fit:
+            pairs = zip(self._rules, self._operators, strict=True)
+            self._fit[there] = [rule for rule, operators in pairs if operators <= there]
+        return [*self._fit[there], *self._moves] if near else [*self._fit[there]]
 
     def _applied(
         self, state: TreeState, rule: CompiledRule | Source, near: bool
