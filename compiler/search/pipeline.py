@@ -18,7 +18,7 @@ from dslc.search.options.settings import Settings
 from dslc.search.phases.acceptance import interrupted
 from dslc.search.phases.application import UNCHANGED, applied_alone, apply
 from dslc.search.phases.exploration import explore
-from dslc.search.phases.reading import begun, prove_rules
+from dslc.search.phases.reading import prove_rules, read, unread
 from dslc.search.phases.reference import reference
 from dslc.search.phases.writing import canonical, write
 from dslc.search.runs.contenders import Unusable
@@ -48,10 +48,9 @@ def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock |
             run.worker.start()
         elif settings.budget != 0:
             run.spares.fill()
-        task = begun(source, settings, run)
-        if isinstance(task, Optimized):
-            return task
+        task: Task | None = None
         try:
+            task = read(source, settings, run)
             if settings.budget == 0 and settings.apply is None:
                 return canonical(task, run)
             return write(_or_applied(searched(task, run), run), run)
@@ -61,6 +60,8 @@ def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock |
             # libraries in C may turn Ctrl-C into an error of their own
             if not settings.interrupts():
                 raise
+        if task is None:
+            return unread(settings, run)
         run.clock.shorten(GRACE)
         return write(_or_applied(interrupted(task, run), run), run)
 

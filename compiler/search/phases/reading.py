@@ -126,20 +126,12 @@ def _why_left_out(name: str, verdict: RuleVerdict) -> str:
     return f"{name} was left out: it is {verdict.status}{why}; `--allow {verdict.status}` uses it"
 
 
-def begun(source: str | Path | ModelProto, settings: Settings, run: RunState) -> Task | Optimized:
-    """Read the model and the rules; the original where that was interrupted.
+def unread(settings: Settings, run: RunState) -> Optimized:
+    """Return the original, where reading the rules and the model was interrupted.
 
     Raises:
         KeyboardInterrupt: it was interrupted before the model's file was read.
     """
-    try:
-        return read(source, settings, run)
-    except KeyboardInterrupt:
-        pass
-    except Exception:
-        # libraries in C may turn Ctrl-C into an error of their own
-        if not settings.interrupts():
-            raise
     if run.original is None:
         raise KeyboardInterrupt
     model, where = run.original

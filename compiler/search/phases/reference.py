@@ -33,7 +33,6 @@ from dslc.search.runs.benchmark import FinalBenchmark
 from dslc.search.runs.contenders import (
     AllowedFunctions,
     Checker,
-    ExportOptions,
     ReferenceOutputs,
     Unloadable,
     Unusable,
@@ -115,10 +114,9 @@ def reference(proven: Proven, cache: CostCache, run: RunState, once: bool = Fals
         functions = AllowedFunctions.INLINE
     elif task.target.kernels is OwnKernels.PLANNED:
         functions = AllowedFunctions.PLAIN
-    form = ExportOptions(functions, settings.file_growth, fewest=settings.apply is not None)
     checker = Checker(
-        task.imported.context, task.rules, compared, task.machine.threads, form, run.clock.until(), task.size.bytes, worker, run.spares,
-        cut,
+        task.imported.context, task.rules, compared, task.machine.threads, functions, settings.file_growth, settings.apply is not None,
+        run.clock.until(), task.size.bytes, worker, run.spares, cut,
     )  # fmt: skip
     load = max(one.load for one in originals)
     feeds = [one.inputs.feeds[0] for one in originals]

@@ -75,15 +75,6 @@ class AllowedFunctions(Enum):
     INLINE = "functions that are written as their nodes"
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOptions:
-    """Options of export; `growth` is by how much the file's weights may grow, `fewest`: see `export`."""
-
-    functions: AllowedFunctions = AllowedFunctions.NONE
-    growth: float = inf
-    fewest: bool = False
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceOutputs:
     """The original, and its outputs on all inputs (one `Inputs` for each binding).
@@ -104,15 +95,18 @@ class ReferenceOutputs:
 class Checker:
     """Exports candidates and compares them with the original.
 
-    `until` says when that ends; `size` bytes of weights take some of the time. `worker` runs what is compared, where there is one;
-    `spares` are processes that were started ahead; `cut` takes out of a model what cannot be run.
+    `growth` is by how much a file's weights may grow, `fewest`: see `export`. `until` says when that ends; `size` bytes of weights
+    take some of the time. `worker` runs what is compared, where there is one; `spares` are processes that were started ahead; `cut`
+    takes out of a model what cannot be run.
     """
 
     context: Context
     rules: Rules
     compared: ReferenceOutputs
     threads: int
-    form: ExportOptions = ExportOptions()
+    functions: AllowedFunctions = AllowedFunctions.NONE
+    growth: float = inf
+    fewest: bool = False
     until: Deadline = FOREVER
     size: int = 0
     worker: Worker | None = None
@@ -133,15 +127,15 @@ class Checker:
         """
         if self._last is None or self._last[0] is not candidate:
             self._last = None
-            graph, form = candidate.graph, self.form
-            if form.functions is not AllowedFunctions.NONE:
+            graph = candidate.graph
+            if self.functions is not AllowedFunctions.NONE:
                 graph = graph_as_kernels(self.rules, graph, self.context)
             model = export(
-                self.context, graph, self.rules, self.story.of(candidate).naming, growth=form.growth, fewest=form.fewest
+                self.context, graph, self.rules, self.story.of(candidate).naming, growth=self.growth, fewest=self.fewest
             )
-            if form.functions is AllowedFunctions.INLINE:
+            if self.functions is AllowedFunctions.INLINE:
                 model = inlined(model)
-            elif form.functions is not AllowedFunctions.PLAIN and model.functions:
+            elif self.functions is not AllowedFunctions.PLAIN and model.functions:
                 # kernels that were measured, and those of operators that ONNX has no node for
                 texts = texts_of(self.rules, graph.outputs, self.context.opset, candidate.kernels)
                 note(model, texts, self.threads)

@@ -49,6 +49,8 @@ class Explorer(Protocol):
         """Go on a little; False where nothing is left."""
 
 
+#: places by the outputs of the region that stands there
+Places: TypeAlias = dict[tuple[Value, ...], list[RegionPlace]]
 #: a search of a space, one of so many
 Make: TypeAlias = Callable[[Space, int], Explorer]
 
@@ -133,7 +135,7 @@ class _Divided:
     def run(self) -> Candidate:
         quiet, alive = 0, False
         for turn in itertools.count():
-            places: dict[tuple[Value, ...], list[RegionPlace]] = {}
+            places: Places = {}
             with ended(self._limits):
                 if self._map is None:
                     self._map = RegionMap(self._best.end, self._space.costs, small=self._small_regions)
@@ -152,7 +154,7 @@ class _Divided:
 
     # ---- exploring --------------------------------------------------------------------------------------------------
 
-    def _explored(self, places: dict[tuple[Value, ...], list[RegionPlace]], cycle: int) -> bool:
+    def _explored(self, places: Places, cycle: int) -> bool:
         """Explores every region; whether some has more to try."""
         limits = self._limits
         works: list[tuple[float, int, _Work]] = []
@@ -218,7 +220,7 @@ class _Divided:
 
     # ---- putting together -------------------------------------------------------------------------------------------
 
-    def _take(self, places: dict[tuple[Value, ...], list[RegionPlace]]) -> None:
+    def _take(self, places: Places) -> None:
         """Puts what was found into its places; where all together gain nothing, what gains most of it."""
         gains: list[tuple[float, int, _Work, RegionCandidate]] = []
         for key, where in places.items():
@@ -262,7 +264,7 @@ class _Divided:
             cost = self._best.cost - sum(len(one.places) * (one.best.path()[0].cost - one.best.cost) for one in found)
         return stitched(self._best, found, end, cost), evaluation
 
-    def _small(self, base: Candidate, places: dict[tuple[Value, ...], list[RegionPlace]]) -> None:
+    def _small(self, base: Candidate, places: Places) -> None:
         """Tells of the graph with the fewest nodes of those that cost little more than the best."""
         found: list[RegionCandidate] = []
         smaller = False
