@@ -84,19 +84,6 @@ class Rules:
         return of
 
 
-def _moves(context: SearchContext) -> tuple[tuple[Source, ...], Callable[[Node], float | None] | None]:
-    """Return kernels and derivations, and their prices, for a strategy that takes them for moves."""
-    task = context.task
-    strategy = task.settings.strategy
-    if not isinstance(strategy, Mcts) or not strategy.mixed:
-        return (), None
-    if not with_kernels(task.settings):
-        context.note(no_compiler() or "no kernels: the model is to run with ONNX Runtime's own operators alone")
-        return (), None
-    until = Deadline(now=context.run.clock.now, outer=lambda: context.turn)
-    return moves_of(task.rules, context.costs, task.imported.context.opset, task.sizes, until)
-
-
 def searched(
     context: SearchContext,
     who: str,
@@ -122,7 +109,15 @@ def searched(
             context.improved(best, limits.done)
 
     grown: list[SearchedEGraph] = []
-    others, price = _moves(context)
+    others: tuple[Source, ...] = ()
+    price: Callable[[Node], float | None] | None = None
+    if isinstance(settings.strategy, Mcts) and settings.strategy.mixed:
+        # kernels and derivations are moves, too
+        if with_kernels(settings):
+            task, until = context.task, Deadline(now=context.run.clock.now, outer=lambda: context.turn)
+            others, price = moves_of(task.rules, context.costs, task.imported.context.opset, task.sizes, until)
+        else:
+            context.note(no_compiler() or "no kernels: the model is to run with ONNX Runtime's own operators alone")
     space = Space(
         start, (Substitutions(context.rules), *others), context.costs, limits, settings.seed, settings.alpha, settings.layouts, told,
         settings.budget or None, settings.steps, findings, price, context.note,

@@ -44,17 +44,17 @@ def explore(referenced: Referenced, cache: CostCache, run: RunState) -> Finished
         Unusable: import and export alone change what the model computes.
         TimeUp: there was no time to check anything.
     """
-    with _context(referenced, cache, run) as (context, measurer):
+    with _context(referenced, cache, run) as context:
         scheduler = Scheduler(context)
         scheduler.run()
         _remember(context, cache)
-        return _predicted_again(explore_until_decided(scheduler, measurer), context)
+        return _predicted_again(explore_until_decided(scheduler), context)
 
 
-def explore_until_decided(scheduler: Scheduler, measurer: Measurer) -> Finished:
+def explore_until_decided(scheduler: Scheduler) -> Finished:
     """Return what is decided of all that is found while there is time; it stands where the rest of the time decides nothing."""
     context, run, referenced = scheduler.context, scheduler.context.run, scheduler.context.referenced
-    run.measured = measurer.count
+    run.measured = context.costs.measurer.count
     with context.halted():
         finished = accept(referenced, run)
     with suppress(TimeUp, Unusable):
@@ -63,7 +63,7 @@ def explore_until_decided(scheduler: Scheduler, measurer: Measurer) -> Finished:
             scheduler.run()
             if len(run.checked) <= count:
                 break
-            run.measured = measurer.count
+            run.measured = context.costs.measurer.count
             with context.halted():
                 again = accept(referenced, run)
             finished = finished if again.contender is None else again
@@ -91,7 +91,7 @@ def _remember(context: SearchContext, cache: CostCache) -> None:
 
 
 @contextmanager
-def _context(referenced: Referenced, cache: CostCache, run: RunState) -> Iterator[tuple[SearchContext, Measurer]]:
+def _context(referenced: Referenced, cache: CostCache, run: RunState) -> Iterator[SearchContext]:
     """Begin to measure prices; no compiler or search runs beside what is measured, and their processes end with the block."""
     task = referenced.task
     context: SearchContext | None = None
@@ -116,7 +116,7 @@ def _context(referenced: Referenced, cache: CostCache, run: RunState) -> Iterato
             for step in run.applied.candidate.path()[1:]:
                 start = Candidate(step.made, cost, start, step.rule, step.count, step.facts, step.kernels)
         context = SearchContext(referenced, start, costs, run, referenced.proven.rules, ahead, run.clock.until())
-        yield context, measurer
+        yield context
     finally:
         ahead.close()
         if context is not None and context.beside is not None:

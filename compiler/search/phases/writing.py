@@ -305,7 +305,7 @@ def nonfinite(steps: Iterable[Step], rules: Rules) -> tuple[str, ...]:
 
 def _definitions(step: str, rules: Rules) -> dict[str, SubstitutionDef | DerivationDef]:
     """Return the rules that a step names, as their libraries have them."""
-    known = {**rules.derivations, **rules.substitutions}
+    known: dict[str, SubstitutionDef | DerivationDef] = {**rules.derivations, **rules.substitutions}
     return {one: known[one] for one in named_rules(step) if one in known}
 
 

@@ -1,4 +1,4 @@
-"""The judge of a run: asked at any time, he counts all that was ever measured, and says what he saw where the budget ends first."""
+"""The final benchmark of a run: asked at any time, it counts all that was ever measured, and says what it saw where the budget ends first."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return found
 
 
-def judge(bench: Bench, cache: CostCache, budget: float = 60.0, sizes: int = 1, left: float = 60.0) -> FinalBenchmark:
+def benchmark(bench: Bench, cache: CostCache, budget: float = 60.0, sizes: int = 1, left: float = 60.0) -> FinalBenchmark:
     feeds: list[dict[str, Any]] = [{} for _ in range(sizes)]
     return FinalBenchmark(
         ModelFile(b"1"), "model", budget, feeds, Machine("here", 1, "runtime"), cache, Clock(left, bench.hands), 0.1
@@ -89,7 +89,7 @@ def judge(bench: Bench, cache: CostCache, budget: float = 60.0, sizes: int = 1, 
 
 def test_it_may_be_asked_again_and_again_with_new_contenders(bench: Bench, tmp_path: Path) -> None:
     with CostCache(tmp_path, print) as cache:
-        one = judge(bench, cache)
+        one = benchmark(bench, cache)
         first = one.decide([contender(0.1)], 30)
         assert first.decided and first.winner == 0 and first.verdicts[0][0].pairs == 6
         count = len(bench.asked)
@@ -106,35 +106,35 @@ def test_what_was_decided_is_known_in_the_next_run_and_what_was_not_with_another
     bench: Bench, tmp_path: Path
 ) -> None:
     with CostCache(tmp_path, print) as cache:
-        judge(bench, cache).decide([contender(0.1)], 30)
+        benchmark(bench, cache).decide([contender(0.1)], 30)
         count = len(bench.asked)
-        again = judge(bench, cache, budget=10.0).decide([contender(0.1)], 30)
+        again = benchmark(bench, cache, budget=10.0).decide([contender(0.1)], 30)
         assert len(bench.asked) == count and again.winner == 0 and again.verdicts[0][0].pairs == 6
-        open_one = judge(bench, cache).decide([contender(0.97)], 3)
+        open_one = benchmark(bench, cache).decide([contender(0.97)], 3)
         assert not open_one.decided and open_one.winner is None
         count = len(bench.asked)
-        same = judge(bench, cache).decide([contender(0.97)], 3)
+        same = benchmark(bench, cache).decide([contender(0.97)], 3)
         assert not same.decided and len(bench.asked) == count
-        more = judge(bench, cache, budget=61.0).decide([contender(0.97)], 60)
+        more = benchmark(bench, cache, budget=61.0).decide([contender(0.97)], 60)
         assert more.decided and more.winner == 0 and len(bench.asked) > count
 
 
 def test_undecided_pairs_are_gone_on_from(bench: Bench, tmp_path: Path) -> None:
     with CostCache(tmp_path, print) as cache:
-        one = judge(bench, cache)
+        one = benchmark(bench, cache)
         pairs = [one.decide([contender(0.97)], 4).verdicts[0][0].pairs for _ in range(3)]
         assert pairs[0] < pairs[1] < pairs[2]
 
 
 def test_each_choice_of_sizes_is_decided(bench: Bench, tmp_path: Path) -> None:
     with CostCache(tmp_path, print) as cache:
-        found = judge(bench, cache, sizes=3).decide([contender(0.1)], 60)
+        found = benchmark(bench, cache, sizes=3).decide([contender(0.1)], 60)
         assert found.decided and len(found.verdicts) == 3 and all(at[0].faster for at in found.verdicts)
 
 
 def test_without_time_nothing_is_begun(bench: Bench, tmp_path: Path) -> None:
     with CostCache(tmp_path, print) as cache, pytest.raises(TimeUp):
-        judge(bench, cache, left=0.1).decide([contender(0.1)], 60)
+        benchmark(bench, cache, left=0.1).decide([contender(0.1)], 60)
     assert not bench.asked
 
 
@@ -145,7 +145,7 @@ def test_one_that_fails_is_never_taken(bench: Bench, tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(Race, "run", run)
     with CostCache(tmp_path, print) as cache:
-        found = judge(bench, cache).decide([contender(0.2), contender(0.1)], 60)
+        found = benchmark(bench, cache).decide([contender(0.2), contender(0.1)], 60)
         assert found.decided and found.winner == 1
 
 
