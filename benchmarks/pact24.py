@@ -47,8 +47,7 @@ from dslc.onnx.importer import import_model
 from dslc.search.candidates.candidate import Candidate, Limits
 from dslc.search.options.strategies import Backtrack, Mcts, Saturate, Strategy
 from dslc.search.runs.selection import chosen_rules
-from dslc.search.strategies.sources import Substitutions
-from dslc.search.strategies.space import Space
+from dslc.search.strategies.space import Space, Substitutions
 from dslc.semantics.library import Rules, load_many
 
 #: in the order of the paper's tables

@@ -28,8 +28,7 @@ from dslc.match import CompiledRule
 from dslc.search.candidates.candidate import Candidate, Limits
 from dslc.search.options.strategies import Mcts
 from dslc.search.runs.selection import chosen_rules
-from dslc.search.strategies.sources import Substitutions
-from dslc.search.strategies.space import Space
+from dslc.search.strategies.space import Space, Substitutions
 from dslc.search.strategies.tree import Searching
 from dslc.semantics.library import Rules, load_many
 

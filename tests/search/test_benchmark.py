@@ -1,4 +1,4 @@
-"""The final benchmark of a run: asked at any time, it counts all that was ever measured, and says what it saw where the budget ends first."""
+"""The final benchmark of a run: asked at any time, it counts all that was ever measured, and says what it saw when time is up."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return found
 
 
-def benchmark(bench: Bench, cache: CostCache, budget: float = 60.0, sizes: int = 1, left: float = 60.0) -> FinalBenchmark:
+def benchmark(
+    bench: Bench, cache: CostCache, budget: float = 60.0, sizes: int = 1, left: float = 60.0
+) -> FinalBenchmark:
     feeds: list[dict[str, Any]] = [{} for _ in range(sizes)]
     return FinalBenchmark(
         ModelFile(b"1"), "model", budget, feeds, Machine("here", 1, "runtime"), cache, Clock(left, bench.hands), 0.1

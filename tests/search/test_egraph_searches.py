@@ -34,8 +34,7 @@ from dslc.search.generators.rules import dumped
 from dslc.search.options.strategies import STRATEGIES, Auto, Backtrack, Mcts, Saturate, Strategy
 from dslc.search.runs.selection import chosen_rules
 from dslc.search.strategies.partition import is_large, is_repeated
-from dslc.search.strategies.sources import KernelMoves, Source, Substitutions
-from dslc.search.strategies.space import SearchedEGraph, Space
+from dslc.search.strategies.space import KernelMoves, SearchedEGraph, Source, Space, Substitutions
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 from tests.pressed import press

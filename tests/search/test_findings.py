@@ -24,8 +24,7 @@ from dslc.search.finders.looking import Rival
 from dslc.search.finders.validate import claims_of, validate
 from dslc.search.options.strategies import Backtrack, Mcts, Saturate, Strategy
 from dslc.search.runs.selection import chosen_rules
-from dslc.search.strategies.sources import Substitutions
-from dslc.search.strategies.space import Space
+from dslc.search.strategies.space import Space, Substitutions
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 

@@ -32,8 +32,7 @@ from dslc.search.generators.rules import Rules
 from dslc.search.options.settings import Settings
 from dslc.search.pipeline import optimize
 from dslc.search.runs.selection import chosen_rules
-from dslc.search.strategies.sources import Substitutions
-from dslc.search.strategies.space import Space
+from dslc.search.strategies.space import Space, Substitutions
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 

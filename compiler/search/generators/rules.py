@@ -19,8 +19,7 @@ from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
 from dslc.search.options.strategies import Mcts
 from dslc.search.runs.contenders import kernels_wanted, with_kernels
-from dslc.search.strategies.sources import Source, Substitutions, moves_of
-from dslc.search.strategies.space import SearchedEGraph, Space
+from dslc.search.strategies.space import SearchedEGraph, Source, Space, Substitutions, moves_of
 from dslc.store import write_file
 
 CLEAR = 0.02  #: part of what a model takes that is a clear gain

@@ -156,7 +156,7 @@ class Mcts(_Loaded):
 class Auto(_Loaded):
     """One of the other strategies, at its defaults; a note says which and why."""
 
-    module: ClassVar[str] = "automatic"
+    module: ClassVar[str] = "explorers"
 
     tidy: bool = TIDY()
 

@@ -29,8 +29,7 @@ from dslc.search.rewrites.associative_flattening import level
 from dslc.search.strategies.explorers import SweepCount, explored
 from dslc.search.strategies.programs import NodePrices, Programs, Tidying
 from dslc.search.strategies.saturation import Saturating
-from dslc.search.strategies.sources import Source
-from dslc.search.strategies.space import SearchedEGraph, Space
+from dslc.search.strategies.space import SearchedEGraph, Source, Space
 
 PART = 16  #: parts of the simulations of which one without a gain, where there was one before, ends a tree
 TOLD = 200  #: facts of another source about one program
