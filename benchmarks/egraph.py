@@ -31,7 +31,7 @@ from dslc.egraph.view import View
 from dslc.ir.graph import Call, Graph, Node, Value, input_value, replace
 from dslc.match import CompiledRule, find_matches
 from dslc.onnx.importer import import_model
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import Rules, load_many
 
 RULES = Path(__file__).with_name("egraph.rules")

@@ -22,7 +22,8 @@ from benchmarks.harness import Subject, optimized, subject
 from benchmarks.kernel_models import CASES
 from benchmarks.rows import Row, Rows, markdown
 from dslc.folders import cache_folder
-from dslc.search.runs.progress import CHECKED, DECIDED
+from dslc.search.runs.benchmark import DECIDED
+from dslc.search.runs.state import CHECKED
 
 #: real models, networks, and small models that kernels decide
 NAMES = (

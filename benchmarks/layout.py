@@ -24,11 +24,12 @@ from dslc.deadline import Deadline
 from dslc.errors import DslcError
 from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
-from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.candidates.candidate import Candidate, Limits
 from dslc.search.rewrites.layouts import layouts_of, without_layouts
-from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.search.runs.contenders import serialized
+from dslc.search.runs.selection import chosen_rules
 from dslc.search.strategies.backtrack import backtrack
+from dslc.search.strategies.space import Space
 from dslc.semantics.library import standard
 
 #: a case that takes longer is stopped there, in seconds
@@ -124,12 +125,12 @@ def four_ways(source: onnx.ModelProto, measurer: Measurer, steps: int) -> tuple[
     def limits() -> Limits:
         return Limits(steps, Deadline.after(LONGEST))
 
-    alone = backtrack(start, substitutions, costs, limits())
+    alone = backtrack(Space(start, (), costs, limits()), substitutions)
     return start.cost, {
         "substitutions": alone,
-        "layouts": backtrack(start, [], costs, limits(), layouts=layouts),
-        "one after the other": backtrack(alone, [], costs, limits(), layouts=layouts),
-        "joint": backtrack(start, substitutions, costs, limits(), layouts=layouts),
+        "layouts": backtrack(Space(start, (), costs, limits()), [], layouts),
+        "one after the other": backtrack(Space(alone, (), costs, limits()), [], layouts),
+        "joint": backtrack(Space(start, (), costs, limits()), substitutions, layouts),
     }
 
 

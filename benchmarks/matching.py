@@ -26,7 +26,7 @@ from dslc.match.cases import cases_of
 from dslc.match.recipe import Refused
 from dslc.onnx.importer import import_model
 from dslc.prove.garbage import gc_paused
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 

@@ -44,13 +44,10 @@ from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Graph, Node
 from dslc.match import CompiledRule
 from dslc.onnx.importer import import_model
-from dslc.search.rewrites.candidate import Candidate, Limits
-from dslc.search.rewrites.rulesets import chosen_rules
-from dslc.search.strategies.backtracking import Backtrack
-from dslc.search.strategies.saturation import Saturate
-from dslc.search.strategies.sources import Substitutions
-from dslc.search.strategies.strategy import Space, Strategy
-from dslc.search.strategies.treesearch import Mcts
+from dslc.search.candidates.candidate import Candidate, Limits
+from dslc.search.options.strategies import Backtrack, Mcts, Saturate, Strategy
+from dslc.search.runs.selection import chosen_rules
+from dslc.search.strategies.space import Space, Substitutions
 from dslc.semantics.library import Rules, load_many
 
 #: in the order of the paper's tables

@@ -28,11 +28,12 @@ from dslc.errors import DslcError
 from dslc.match import CompiledRule
 from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
-from dslc.search.rewrites.candidate import Candidate, Limits
-from dslc.search.rewrites.sizes import sizes_of
-from dslc.search.rewrites.sweep import SweepState, everywhere
+from dslc.search.candidates.candidate import Candidate, Limits
+from dslc.search.phases.exploration import sizes_of
 from dslc.search.runs.contenders import Checker, Contender, ReferenceOutputs, distinct, serialized
 from dslc.search.strategies.backtrack import backtrack
+from dslc.search.strategies.space import Space
+from dslc.search.strategies.sweep import SweepState, everywhere
 from dslc.semantics.library import Rules
 
 #: a prediction is judged where the paired ratios of the measurement spread no more than this
@@ -111,7 +112,7 @@ class Study:
                 self.built.append(one)
 
         limits = Limits(steps, Deadline.after(budget), on_built=keep)
-        return backtrack(self.start, list(rules), self.costs, limits, seed=seed)
+        return backtrack(Space(self.start, (), self.costs, limits, seed=seed), list(rules))
 
     def take(self, candidate: Candidate, what: str) -> bool:
         """Adds a candidate to those that are timed, where it is new and gives the same outputs as the original."""
@@ -145,9 +146,7 @@ class Study:
             at = random.choice(starts)
             for _ in range(random.randint(1, WALK)):
                 for rule in random.sample(list(rules), len(rules)):
-                    one = everywhere(
-                        SweepState(at, self.costs), rule, self.costs, limits, -inf, FARTHEST * self.start.cost
-                    )
+                    one = everywhere(SweepState(at, self.costs), rule, limits, -inf, FARTHEST * self.start.cost)
                     if one is not None and abs(one.cost / at.cost - 1) > STEP:
                         at = one
                         found.append(one)

@@ -31,8 +31,7 @@ from dslc.cost.confidence_sequence import Interval
 from dslc.folders import cache_folder
 from dslc.match import CompiledRule
 from dslc.report import Report
-from dslc.search.rewrites.rulesets import chosen_rules
-from dslc.search.rewrites.statuses import statuses, usable
+from dslc.search.runs.selection import chosen_rules, statuses, usable
 from dslc.semantics.library import Rules, load_many
 
 GENERATED = Path(__file__).parents[1] / "rules" / "taso_generated" / "taso_generated.rules"

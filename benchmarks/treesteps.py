@@ -25,10 +25,11 @@ from dslc.deadline import Deadline
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Graph
 from dslc.match import CompiledRule
-from dslc.search.rewrites.candidate import Candidate, Limits
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.candidates.candidate import Candidate, Limits
+from dslc.search.options.strategies import Mcts
+from dslc.search.runs.selection import chosen_rules
+from dslc.search.strategies.space import Space, Substitutions
 from dslc.search.strategies.tree import Searching
-from dslc.search.strategies.treesearch import Mcts
 from dslc.semantics.library import Rules, load_many
 
 #: seconds that are not counted, where nobody says how many
@@ -75,7 +76,7 @@ def measured(
     start = Candidate(graph, costs.graph_cost(graph))
     limits = Limits(until=Deadline(time.process_time() + FOREVER, time.process_time))
     tree = Mcts(simulations=MOST, enodes=MOST, matches=matches, stop=1.0, tidy=False, whole=True)
-    searching = Searching(tree, start, rules, costs, limits, options.seed, lambda found: None)
+    searching = Searching(tree, Space(start, (Substitutions(tuple(rules)),), costs, limits, options.seed))
     searching.begin()
     searching._plant(egraph.clone())
     gc.collect()

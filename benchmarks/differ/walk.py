@@ -20,9 +20,8 @@ from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
 from dslc.onnx.context import Context
 from dslc.onnx.exporter import export, node_model
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.flatten import flattened
-from dslc.search.rewrites.rewriting import rewritten
+from dslc.search.candidates.candidate import Candidate, rewritten
+from dslc.search.rewrites.associative_flattening import flattened
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 

@@ -12,8 +12,8 @@ from onnx import ModelProto
 
 from dslc.errors import DslcError, error
 from dslc.ir.dtype import DTYPES
-from dslc.search.strategies.option import told
-from dslc.search.strategies.typed import PathLike
+from dslc.search.options.option import told
+from dslc.search.options.types import PathLike
 
 #: a file, or a model in memory: as bytes of a file, or as ONNX's protobuf
 Model: TypeAlias = PathLike | bytes | ModelProto
@@ -100,7 +100,7 @@ def names_of(given: Any, what: str) -> tuple[str, ...]:
 
 def sizes_of(bind: Mapping[str, int] | None) -> dict[str, int]:
     """Sizes of dimensions by name, one each."""
-    from dslc.search.runs.settings import each_binding
+    from dslc.search.options.settings import each_binding
 
     try:
         found = each_binding(bind or {})
@@ -120,7 +120,7 @@ def whole(value: Any, what: str, least: int = 0) -> int:
 
 def seconds_of(time: Any) -> float:
     """Seconds as a number, or a time as a text (`20s`)."""
-    from dslc.search.runs.settings import seconds
+    from dslc.search.options.settings import seconds
 
     try:
         return seconds(time)

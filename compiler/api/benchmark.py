@@ -18,8 +18,8 @@ from dslc.errors import Diagnostic, DslcError
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
 from dslc.reporting.pages import page_of_bench
-from dslc.search.strategies.given import read_inputs
-from dslc.search.strategies.typed import InputsLike, Isa
+from dslc.search.options.option import read_inputs
+from dslc.search.options.types import InputsLike, Isa
 
 if TYPE_CHECKING:
     from onnx import ModelProto

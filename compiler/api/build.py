@@ -15,7 +15,7 @@ from dslc.codegen.host.processor import processor as level
 from dslc.errors import DslcError, error
 from dslc.kernels import NONE, Kernels, prepared, said, texts_of
 from dslc.onnx.protos import read_model
-from dslc.search.strategies.typed import Isa, PathLike
+from dslc.search.options.types import Isa, PathLike
 from dslc.store import write_file
 
 if TYPE_CHECKING:

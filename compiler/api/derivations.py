@@ -38,8 +38,8 @@ from dslc.prove.garbage import gc_paused
 from dslc.reporting.data import Picture
 from dslc.reporting.pages import fragment_of_table, page_of_programs
 from dslc.reporting.programs import picture_of
-from dslc.search.rewrites.written import as_kernels
-from dslc.search.strategies.typed import PathLike
+from dslc.search.candidates.export import as_kernels
+from dslc.search.options.types import PathLike
 from dslc.semantics.check import check
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many, modules_of

@@ -25,7 +25,7 @@ from dslc.prove.partial.rules import sizes_of as sizes_of_shapes
 from dslc.prove.verdict import Counterexample
 from dslc.reporting.pages import page_of_difference
 from dslc.reporting.planes import Plane, plane, svg, text
-from dslc.search.strategies.typed import PathLike
+from dslc.search.options.types import PathLike
 from dslc.semantics.checks.substitutions import errors_of
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Mismatch

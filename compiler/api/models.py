@@ -17,14 +17,9 @@ from dslc.api.arguments import (
     whole,
     wrong,
 )  # fmt: skip
-from dslc.search.runs.settings import Settings
-from dslc.search.strategies.option import documented, options
-from dslc.search.strategies.typed import (
-    Isa,
-    Options,
-    PathLike,
-    SessionOptions,
-)  # fmt: skip
+from dslc.search.options.option import documented, options
+from dslc.search.options.settings import Settings
+from dslc.search.options.types import Isa, Options, PathLike, SessionOptions
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -62,8 +57,8 @@ def optimize(
             >>> [node.op_type for node in result.model.graph.node]
             ['Relu']
     """
+    from dslc.search.options.settings import WrongOption, settings_of
     from dslc.search.pipeline import optimize as run
-    from dslc.search.runs.settings import WrongOption, settings_of
 
     given: dict[str, Any] = {**options}
     for name in given:

@@ -20,7 +20,7 @@ from dslc.mutate.mutant import MutantOptions, made
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import is_linear_region, problem_of
 from dslc.mutate.search import search
-from dslc.search.strategies.typed import PathLike
+from dslc.search.options.types import PathLike
 from dslc.semantics.library import Rules, load_many
 
 MOST = 10  #: mutants that are shown

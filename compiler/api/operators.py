@@ -13,7 +13,7 @@ from dslc.inspection.describe import describe
 from dslc.inspection.lookup import onnx_operators, operator_named
 from dslc.inspection.samples import sample
 from dslc.ir.dtype import DTYPES
-from dslc.search.strategies.typed import PathLike
+from dslc.search.options.types import PathLike
 from dslc.semantics.env import Mismatch
 from dslc.semantics.installed import library_of
 from dslc.semantics.library import load_many, standard

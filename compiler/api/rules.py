@@ -15,7 +15,7 @@ from dslc.interpret.check_rule import CaseOutcome
 from dslc.prove.run.verify import chosen
 from dslc.prove.run.verify import verify as prove
 from dslc.prove.verdict import RuleVerdict
-from dslc.search.strategies.typed import PathLike
+from dslc.search.options.types import PathLike
 from dslc.semantics.library import Rules, load_many, modules_of
 from dslc.semantics.library import load as load_library
 

@@ -32,10 +32,9 @@ from dslc.onnx.importer import import_model
 from dslc.prove.evidence.dependencies import trust_locks
 from dslc.prove.partial.rules import percent
 from dslc.prove.verdict import RELIABLE, RuleVerdict
-from dslc.search.rewrites.statuses import statuses, usable
-from dslc.search.rewrites.written import as_kernels, texts_of
-from dslc.search.runs.compiling import no_compiler
-from dslc.search.strategies.typed import PathLike
+from dslc.search.candidates.export import as_kernels, no_compiler, texts_of
+from dslc.search.options.types import PathLike
+from dslc.search.runs.selection import statuses, usable
 from dslc.semantics.installed import library_of
 from dslc.semantics.library import Rules, load_many
 from dslc.sessions import session

@@ -13,9 +13,9 @@ from dslc.errors import DslcError
 from dslc.inspection.lookup import called, onnx_names
 from dslc.prove.evidence.dependencies import recorded
 from dslc.prove.run.conclusion import trusted_reason
-from dslc.search.rewrites.rulesets import members_of
-from dslc.search.strategies.option import flag, options
-from dslc.search.strategies.table import STRATEGIES
+from dslc.search.options.option import flag, options
+from dslc.search.options.strategies import STRATEGIES
+from dslc.search.runs.selection import members_of
 from dslc.semantics.definitions import DerivationDef, LoweringDef, Module, OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.installed import libraries
 from dslc.semantics.library import Rules, load

@@ -56,7 +56,7 @@ def _checked(path: Path | None, key: str, value: Any, param: click.Parameter) ->
 
     hint = ""
     if key == "budget" and value != "auto":
-        from dslc.search.runs.settings import seconds_of
+        from dslc.search.options.settings import seconds_of
 
         try:
             seconds_of(value)

@@ -17,8 +17,8 @@ from dslc import terminal
 from dslc.cli.options import form_option, options_of
 from dslc.cli.outputs import apart, writable
 from dslc.outside import in_line
-from dslc.search.runs.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
-from dslc.search.strategies.option import flag
+from dslc.search.options.option import flag
+from dslc.search.options.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
 
 if TYPE_CHECKING:
     from dslc.report import Report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from dslc.search.strategies.option import Option
+    from dslc.search.options.option import Option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -28,7 +28,7 @@ def time_option(
     """An option whose value is a time (`90`, `1.5m`), handed on in seconds; no less than `least` of them."""
 
     def parsed(context: click.Context, param: click.Parameter, text: str | None) -> float | None:
-        from dslc.search.runs.settings import seconds_of
+        from dslc.search.options.settings import seconds_of
 
         if text is None:
             return None
@@ -87,7 +87,7 @@ def binding(texts: Sequence[str]) -> dict[str, int]:
 
     Raises click.BadParameter for what is no `NAME=N`, and for several sizes of one name.
     """
-    from dslc.search.runs.settings import bindings
+    from dslc.search.options.settings import bindings
 
     try:
         out = bindings(texts)
@@ -105,7 +105,7 @@ def options_of(
 
     `on`: the others that are on by themselves.
     """
-    from dslc.search.strategies.option import options
+    from dslc.search.options.option import options
 
     found = [(one.name, about, one.default) for one, about in options(dataclass)]
     found += [(name, about, True if name in on else None) for name, about in (others or {}).items()]
@@ -119,7 +119,7 @@ def options_of(
 
 
 def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Command]:
-    from dslc.search.strategies.option import flag
+    from dslc.search.options.option import flag
 
     written = flag(name, about, default)
     if about.type is bool and default is True:

@@ -17,7 +17,7 @@ from dslc.terminal import console, guarded
 
 if TYPE_CHECKING:
     from dslc.cost.clock import Clock
-    from dslc.search.runs.settings import Progress
+    from dslc.search.options.settings import Progress
 
 
 LINES = 10.0  #: seconds between two lines where there is no terminal
@@ -154,7 +154,7 @@ def progress(clock: Clock, quiet: bool, verbose: bool) -> Iterator[Progress]:
 
     A thread of its own looks at the clock, so that time goes on while a phase blocks.
     """
-    from dslc.search.runs.settings import Progress
+    from dslc.search.options.settings import Progress
 
     if quiet:
         yield Progress()

@@ -68,7 +68,7 @@ def numbers_renamed(small: Graph, region: Graph) -> dict[int, int]:
 def expanded(rules: Rules, values: Sequence[Value]) -> tuple[Value, ...] | None:
     """The expressions of values; None where they have none."""
     try:
-        return expand(rules, values)
+        return expand(rules, tuple(values))
     except (Mismatch, Unbound, DslcError, ValueError):
         return None
 

@@ -22,8 +22,8 @@ from dslc.ir.facts import fact_of
 from dslc.ir.graph import Graph, ScopeNode, Value, input_value, replace
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
+from dslc.search.candidates.export import readable
 from dslc.search.region_rewrites.building import Builder
-from dslc.search.rewrites.written import readable
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import standard

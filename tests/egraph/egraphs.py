@@ -17,7 +17,7 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Node, Value, input_value, with_args
 from dslc.match import CompiledRule
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 

@@ -14,7 +14,7 @@ from egraphs import check, tensor
 from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import SaturationLimits, saturate
 from dslc.ir.graph import Call, Graph, Value
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load
 

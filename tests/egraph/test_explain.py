@@ -19,7 +19,7 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.graph import Graph, Node, Value, replace, with_args
 from dslc.match import CompiledRule
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import load
 
 

@@ -17,7 +17,7 @@ from dslc.egraph.rewrite import Cap, Caps, SaturationLimits, Stop, saturate, ste
 from dslc.egraph.view import View
 from dslc.ir.graph import Graph, Node, Value
 from dslc.match import find_matches
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import load
 
 

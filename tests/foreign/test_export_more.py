@@ -10,7 +10,7 @@ import pytest
 from dslc.foreign import taso
 from dslc.foreign.importer import read_rules
 from dslc.foreign.rule import Operator
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import load_many
 from tests.foreign.files import exported, rule_file, translated
 from tests.foreign.shaped import IMAGE, KERNEL, W5, X1, X2, at, plain, rule

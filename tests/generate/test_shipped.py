@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dslc.cli.main import cli
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import LOCK, read_lock
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import load, load_many
 
 FOLDER = Path(str(resources.files("dslc.rules.taso_generated")))

@@ -14,7 +14,7 @@ from dslc.prove.field.prover import field_verdict
 from dslc.prove.partial.rules import percent
 from dslc.prove.run.conclusion import diagnostic_of
 from dslc.prove.run.verify import verify_rule
-from dslc.search.rewrites.rulesets import chosen_partial
+from dslc.search.runs.selection import chosen_partial
 from dslc.semantics.library import Rules, load_many
 
 HEAD = "dslc 1\nimport std.pointwise (neg)\n"

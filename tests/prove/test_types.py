@@ -233,7 +233,7 @@ def test_matching_is_restricted(rules: Rules, tmp_path: Path) -> None:
     from dslc.ir.dtype import DType, TensorType
     from dslc.ir.graph import Graph, input_value
     from dslc.match import GraphIndex, compile_directions, find_matches
-    from dslc.search.rewrites.statuses import usable
+    from dslc.search.runs.selection import usable
     from dslc.semantics.apply import apply
 
     definition = rules.substitutions["typed.halves"]
@@ -255,7 +255,7 @@ def test_pairs_of_types_are_matched_one_by_one(rules: Rules) -> None:
     from dslc.ir.dtype import DType, TensorType
     from dslc.ir.graph import Graph, input_value
     from dslc.match import GraphIndex, compile_directions, find_matches, why_not
-    from dslc.search.rewrites.statuses import usable
+    from dslc.search.runs.selection import usable
     from dslc.semantics.apply import apply
 
     definition = rules.substitutions["typed.any_two"]

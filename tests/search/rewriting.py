@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.region_log import SearchLog
 from dslc.search.region_rewrites.rewriter import RegionRewriter
-from dslc.search.rewrites.candidate import Candidate
 
 
 def proposed(rewriter: RegionRewriter, base: Candidate) -> tuple[list[Candidate], SearchLog]:

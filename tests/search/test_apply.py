@@ -22,9 +22,9 @@ from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
 from dslc.onnx.runtime import run
-from dslc.search.rewrites.applied import Bounds, applied
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rulesets import applied_rules
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.phases.application import Bounds, applied
+from dslc.search.runs.selection import applied_rules
 from dslc.semantics.library import load_many, standard
 
 RULES = standard()
@@ -199,7 +199,7 @@ def test_what_applies_to_its_own_work_is_soon_found_out(tmp_path: Path, monkeypa
         passes.append(rule.name)
         return find_matches(rule, index)
 
-    monkeypatch.setattr("dslc.search.rewrites.applied.find_matches", counted)
+    monkeypatch.setattr("dslc.search.phases.application.find_matches", counted)
     rules = load_many(["std", mine(tmp_path)])
     read = import_model(model_of(NEGATED), rules, {})
     with pytest.raises(DslcError, match="for ever"):

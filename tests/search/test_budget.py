@@ -38,17 +38,16 @@ from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
-from dslc.search.phases.finish import affordable
+from dslc.search.candidates.candidate import Candidate, Limits, rewritten
+from dslc.search.options.settings import Settings
+from dslc.search.phases.acceptance import affordable
 from dslc.search.pipeline import optimize
-from dslc.search.rewrites.candidate import Candidate, Limits
-from dslc.search.rewrites.rewriting import rewritten
-from dslc.search.rewrites.statuses import LATE, statuses
 from dslc.search.runs.contenders import Contender
-from dslc.search.runs.progress import Run
-from dslc.search.runs.settings import Settings
-from dslc.search.runs.stages import Explored, Referenced
-from dslc.search.runs.worth import deciding
+from dslc.search.runs.selection import LATE, statuses
+from dslc.search.runs.stages import Referenced, deciding
+from dslc.search.runs.state import RunState
 from dslc.search.strategies.backtrack import backtrack
+from dslc.search.strategies.space import Space
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 from tests.pressed import press
@@ -153,29 +152,32 @@ def test_what_cannot_all_be_timed_is_timed_from_the_best_prediction_on() -> None
     hands = Hands()
     contenders = [contender(cost) for cost in (1.0, 0.2, 0.9, 0.3)]
     task = SimpleNamespace(writing=0.5, settings=SimpleNamespace(timing=False))
-    explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=task, load=1.0, seconds=0.01)))
+    referenced = cast(Referenced, SimpleNamespace(task=task, load=1.0, seconds=0.01))
     for seconds, left in ((1000.0, [0.2, 0.3, 0.9, 1.0]), (80.0, [0.2, 0.3]), (3.0, [0.2])):
-        run = Run(Clock(seconds, hands))
-        assert [one.candidate.cost for one in affordable(explored, contenders, run)] == left
+        run = RunState(Clock(seconds, hands))
+        assert [one.candidate.cost for one in affordable(referenced, contenders, run)] == left
 
 
 def test_the_only_one_that_is_timed_is_the_best_bet() -> None:
     """What is there without mutants and derivations, but not where that gains next to nothing beside what rests on them."""
     task = SimpleNamespace(writing=0.5, settings=SimpleNamespace(timing=False))
-    explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=task, load=0.1, seconds=0.01)))
+    referenced = cast(Referenced, SimpleNamespace(task=task, load=0.1, seconds=0.01))
     for simple, taken in ((0.97, 0.9), (0.92, 0.92)):
         contenders = [contender(cost) for cost in (simple, 0.9)]
-        run = Run(Clock(3.0, Hands()))
+        run = RunState(Clock(3.0, Hands()))
         run.start = Candidate(Graph((), ()), 1.0)
-        run.much.add(contenders[1].candidate)
-        assert [one.candidate.cost for one in affordable(explored, contenders, run)] == [taken]
+        run.costly.add(contenders[1].candidate)
+        assert [one.candidate.cost for one in affordable(referenced, contenders, run)] == [taken]
 
 
 def test_what_needs_no_library_is_timed_beside_the_best() -> None:
     task = SimpleNamespace(writing=0.5, settings=SimpleNamespace(timing=False))
-    explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=task, load=1.0, seconds=0.01)))
+    referenced = cast(Referenced, SimpleNamespace(task=task, load=1.0, seconds=0.01))
     contenders = [contender(cost, functions) for cost, functions in ((0.2, 1), (0.3, 1), (0.4, 0), (1.0, 0))]
-    assert [one.candidate.cost for one in affordable(explored, contenders, Run(Clock(80.0, Hands())))] == [0.2, 0.4]
+    assert [one.candidate.cost for one in affordable(referenced, contenders, RunState(Clock(80.0, Hands())))] == [
+        0.2,
+        0.4,
+    ]
 
 
 def test_what_is_hardly_faster_takes_longer_to_decide() -> None:
@@ -286,7 +288,7 @@ def test_what_no_rewrite_touches_is_not_measured() -> None:
     start = Candidate(graph, costs.graph_cost(graph))
     assert (start.cost, len(asked.asked)) == (5e-4, 0)
     rules = [rule for rule in compile_all(RULES) if rule.definition.name == "std.merge_matmuls"]
-    found = backtrack(start, rules, costs, Limits(50))
+    found = backtrack(Space(start, (), costs, Limits(50)), rules)
     assert asked.asked
     assert not [text for text in asked.asked if "std.softmax" in text or "std.cumsum" in text]
     assert found is start or found.cost < start.cost
@@ -372,7 +374,7 @@ def test_with_little_time_what_may_save_most_is_measured_first() -> None:
     costs = CostModel(RULES, ByBytes(most=8), lambda inputs, outputs: b"", 17)
     costs.begin(graph, 1e-3)
     rules = [rule for rule in compile_all(RULES) if rule.definition.name == "std.transpose_of_transpose"]
-    found = backtrack(Candidate(graph, 1e-3), rules, costs, Limits())
+    found = backtrack(Space(Candidate(graph, 1e-3), (), costs, Limits()), rules)
     assert found.cost < 0.9e-3
     assert costs.part() > 1e-4
 
@@ -382,7 +384,7 @@ def test_a_search_whose_costs_cannot_be_measured_in_time_keeps_its_best() -> Non
     costs = CostModel(RULES, Listed(most=3), lambda inputs, outputs: b"", 17)
     costs.begin(graph, 5e-4)
     limits = Limits()
-    found = backtrack(Candidate(graph, 5e-4), compile_all(RULES), costs, limits)
+    found = backtrack(Space(Candidate(graph, 5e-4), (), costs, limits), compile_all(RULES))
     assert limits.stopped and limits.late and found.cost <= 5e-4
 
 

@@ -14,8 +14,9 @@ from dslc.ir.graph import Call, Node
 from dslc.match import GraphIndex, compile_directions
 from dslc.onnx.importer import import_model
 from dslc.onnx.microbenchmarks import beside, with_weights
-from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.candidates.candidate import Candidate, Limits
 from dslc.search.strategies.backtrack import backtrack
+from dslc.search.strategies.space import Space
 from dslc.semantics.library import Rules
 
 RULES = ("merge_matmuls", "split_through_binary", "split_of_first_part", "split_of_last_part")
@@ -39,7 +40,7 @@ def test_eight_gates_become_two_products(std: Rules) -> None:
     costs = CostModel(std, Launches(), lambda inputs, outputs: b"", 20)
     rules = [one for name in RULES for one in compile_directions(std, std.substitutions[f"std.{name}"])]
     start = Candidate(graph, costs.graph_cost(graph))
-    found = backtrack(start, rules, costs, Limits(2000))
+    found = backtrack(Space(start, (), costs, Limits(2000)), rules)
     ops = sorted(node.op for node in found.graph.nodes() if isinstance(node, Call) and not node.constant)
     assert [op for op in ops if op != "std.split"] == ["std.add", "std.matmul", "std.matmul"]
     assert found.cost < 0.4 * start.cost

@@ -25,7 +25,7 @@ from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
 from dslc.onnx.exporter import node_model
-from dslc.search.rewrites.rewriting import rewritten
+from dslc.search.candidates.candidate import rewritten
 from dslc.semantics.library import load_many, standard
 from dslc.semantics.targets import TARGETS
 

@@ -25,9 +25,9 @@ from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
 from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
-from dslc.search.rewrites.candidate import Candidate, Limits
-from dslc.search.rewrites.rewriting import rewritten
+from dslc.search.candidates.candidate import Candidate, Limits, rewritten
 from dslc.search.strategies.backtrack import backtrack
+from dslc.search.strategies.space import Space
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 
@@ -160,7 +160,7 @@ def test_searches_repeat_themselves_and_never_get_worse() -> None:
     for seed in (0, 0, 1):
         costs = model()
         start = Candidate(graph, costs.graph_cost(graph))
-        best = backtrack(start, rules, costs, Limits(steps=150), seed=seed)
+        best = backtrack(Space(start, (), costs, Limits(steps=150), seed=seed), rules)
         assert best.cost < start.cost
         assert best.cost == pytest.approx(costs.graph_cost(best.graph))
         path = best.path()

@@ -13,7 +13,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import replacements
-from dslc.search.rewrites.rewriting import rewritten
+from dslc.search.candidates.candidate import rewritten
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 

@@ -35,6 +35,7 @@ from dslc.ir.scalar import apply, iterator, num, read
 from dslc.kernels import note, prepared
 from dslc.onnx.exporter import compute, export, node_model
 from dslc.onnx.importer import import_model
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites import derivations, rewriter
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.derivations import Derivations, derivations_of
@@ -42,7 +43,6 @@ from dslc.search.region_rewrites.pairs import PairedDerivation
 from dslc.search.region_rewrites.region_log import MeasuredRewrite, SearchLog
 from dslc.search.region_rewrites.rewriter import RegionRewriter
 from dslc.search.region_rewrites.validate import claims_of, validate
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply as apply_operator
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import load_many, standard

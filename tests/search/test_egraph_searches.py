@@ -27,21 +27,15 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Kernel, Value, input_value
 from dslc.match import CompiledRule
 from dslc.onnx.importer import import_model
+from dslc.search.candidates.candidate import KERNELS, Candidate, Limits
+from dslc.search.generators.rules import dumped
+from dslc.search.options.strategies import STRATEGIES, Auto, Backtrack, Mcts, Saturate, Strategy
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.derivations import Derivations, derivations_of
 from dslc.search.region_rewrites.validate import claims_of, validate
-from dslc.search.rewrites.candidate import KERNELS, Candidate, Limits
-from dslc.search.rewrites.divided import is_large, is_repeated
-from dslc.search.rewrites.rulesets import chosen_rules
-from dslc.search.strategies.automatic import Auto
-from dslc.search.strategies.backtracking import Backtrack
-from dslc.search.strategies.dumping import dumped
-from dslc.search.strategies.moves import DerivationMoves, KernelMoves
-from dslc.search.strategies.saturation import Saturate
-from dslc.search.strategies.sources import Source, Substitutions
-from dslc.search.strategies.strategy import Grown, Space, Strategy
-from dslc.search.strategies.table import STRATEGIES
-from dslc.search.strategies.treesearch import Mcts
+from dslc.search.runs.selection import chosen_rules
+from dslc.search.strategies.partition import is_large, is_repeated
+from dslc.search.strategies.space import KernelMoves, SearchedEGraph, Source, Space, Substitutions
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 from tests.pressed import press
@@ -294,7 +288,7 @@ def test_a_step_of_derivation_is_a_move_beside_rules(monkeypatch: pytest.MonkeyP
     x, kernel = tensor("x", 1, 4, 2, 2), array_value(np.ones((4, 3, 4, 4), np.float32))
     turned = op("conv_transpose", op("neg", op("neg", x)), kernel, stride=(2, 2))
     costs, groups = prices(Dear()), KernelMoves(RULES)
-    derived = DerivationMoves(Derivations(Builder(RULES, costs, 17, margin=0.0), derivations=derivations_of(RULES)))
+    derived = Derivations(Builder(RULES, costs, 17, margin=0.0), derivations=derivations_of(RULES))
     strategy = Mcts(simulations=8, rollout=3, mixed=True)
     found = searched(
         strategy,
@@ -344,17 +338,17 @@ def test_a_graph_of_equal_blocks_is_saturated_in_regions_though_it_is_not_large(
     notes: list[str] = []
     found = searched(Saturate(enodes=800, rounds=3), graph, named("double_neg"), Limits(30), note=notes.append).best
     assert notes and "neg" not in operators(found.graph)
-    assert is_repeated(graph, prices(), apart=True)
+    assert is_repeated(graph, prices())
     assert not is_repeated(gates(), prices()), "what is one region is not divided"
 
 
-def test_steps_with_the_same_weights_are_equal_and_not_apart() -> None:
+def test_steps_with_the_same_weights_are_not_searched_apart() -> None:
     x, weight = tensor("x", 4, 4), input_value("w", TensorType(DType.F32, (4, 4)), constant=True)
     at = x
     for _ in range(40):
         at = op("relu", op("exp", op("neg", op("add", at, op("matmul", at, weight)))))
     graph = Graph((x,), (at,))
-    assert is_repeated(graph, prices()) and not is_repeated(graph, prices(), apart=True)
+    assert not is_repeated(graph, prices())
 
 
 def test_saturation_goes_on_from_its_best_program_until_nothing_is_gained() -> None:
@@ -417,7 +411,7 @@ def test_what_it_chooses_follows_from_the_size_and_the_budget_and_is_said() -> N
 def test_the_e_graph_of_a_search_is_a_file_whose_best_program_costs_what_the_search_says(
     strategy: Strategy, tmp_path: Path
 ) -> None:
-    grown: list[Grown] = []
+    grown: list[SearchedEGraph] = []
     found = searched(strategy, gates(), named(*GATES), Limits(12), grown=grown.extend)
     path = tmp_path / "grown.json"
     assert dumped(path, grown)
@@ -442,7 +436,7 @@ def test_the_regions_of_a_large_graph_stand_side_by_side_in_the_file(tmp_path: P
     at = x
     for _ in range(100):
         at = op("relu", op("neg", op("neg", op("sigmoid", at))))
-    grown: list[Grown] = []
+    grown: list[SearchedEGraph] = []
     searched(
         Saturate(enodes=400, rounds=2, tidy=False),
         Graph((x,), (at,)),
@@ -458,7 +452,7 @@ def test_the_regions_of_a_large_graph_stand_side_by_side_in_the_file(tmp_path: P
 
 def test_what_a_program_rests_on_is_kept_in_an_e_graph_of_its_own() -> None:
     """Without all else; the program is in it, and rests on the same facts there."""
-    grown: list[Grown] = []
+    grown: list[SearchedEGraph] = []
     start = gates()
     searched(Saturate(enodes=600, rounds=2, tidy=False), start, named(*GATES), Limits(60), grown=grown.extend)
     (one,) = grown

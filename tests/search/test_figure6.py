@@ -22,9 +22,10 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value, input_value
 from dslc.match import compile_directions
-from dslc.search.rewrites.candidate import Candidate, Limits
-from dslc.search.rewrites.sweep import sweep
+from dslc.search.candidates.candidate import Candidate, Limits
 from dslc.search.strategies.backtrack import backtrack
+from dslc.search.strategies.space import Space
+from dslc.search.strategies.sweep import sweep
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 
@@ -77,8 +78,8 @@ def searched(case: Case, graph: Graph, search: str, names: tuple[str, ...] = MER
     costs = CostModel(case.rules, Tempting.__new__(Tempting), lambda inputs, outputs: b"", 17)
     start = Candidate(graph, costs.graph_cost(graph))
     if search == "sweep":
-        return sweep(start, rules, costs, Limits(steps), lambda _: None)
-    return backtrack(start, rules, costs, Limits(steps), alpha=4.0, seed=1)
+        return sweep(Space(start, (), costs, Limits(steps)), rules)
+    return backtrack(Space(start, (), costs, Limits(steps), alpha=4.0, seed=1), rules)
 
 
 @pytest.mark.parametrize("search", ["sweep", "backtrack"])

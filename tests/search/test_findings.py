@@ -17,17 +17,14 @@ from dslc.ir.facts import fact_of
 from dslc.ir.graph import Graph, Kernel, Value, input_value, kernel_value
 from dslc.ir.holes import abstracted
 from dslc.ir.places import places_of
+from dslc.search.candidates.candidate import Candidate, Limits
+from dslc.search.options.strategies import Backtrack, Mcts, Saturate, Strategy
 from dslc.search.region_rewrites.findings import Finding, Findings, FindingStore, derived, fused, gathered
 from dslc.search.region_rewrites.fusions import fact_of_kernel
 from dslc.search.region_rewrites.region_log import MeasuredRewrite
 from dslc.search.region_rewrites.validate import claims_of, validate
-from dslc.search.rewrites.candidate import Candidate, Limits
-from dslc.search.rewrites.rulesets import chosen_rules
-from dslc.search.strategies.backtracking import Backtrack
-from dslc.search.strategies.saturation import Saturate
-from dslc.search.strategies.sources import Substitutions
-from dslc.search.strategies.strategy import Space, Strategy
-from dslc.search.strategies.treesearch import Mcts
+from dslc.search.runs.selection import chosen_rules
+from dslc.search.strategies.space import Space, Substitutions
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 

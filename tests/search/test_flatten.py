@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dslc.interpret import Floats, run
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value, input_value
-from dslc.search.rewrites.flatten import flattened
+from dslc.search.rewrites.associative_flattening import flattened
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load
 

@@ -16,8 +16,8 @@ from dslc.cost.machine import Machine
 from dslc.cost.measure import Measurer
 from dslc.cost.process import ModelFile
 from dslc.search.phases.reference import _whole
+from dslc.search.runs.benchmark import FinalBenchmark
 from dslc.search.runs.contenders import Contender
-from dslc.search.runs.judge import Judge
 
 HERE = Machine("here", 1, "runtime")
 N = np.array(4, np.int64)
@@ -47,7 +47,7 @@ def test_a_verdict_is_of_the_values_on_which_it_was_found(tmp_path: Path) -> Non
 
     def key(feeds: Mapping[str, Any], identity: str = "model") -> str:
         with CostCache(tmp_path, print) as cache:
-            return Judge(ModelFile(b"1"), identity, 1.0, [feeds], HERE, cache)._key(contender, 0)
+            return FinalBenchmark(ModelFile(b"1"), identity, 1.0, [feeds], HERE, cache)._key(contender, 0)
 
     assert key({"n": N}) == key({"n": N.copy()})
     assert len({key({"n": N}), key({"n": N + 1}), key({"n": N}, "another version")}) == 3

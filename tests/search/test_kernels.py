@@ -17,7 +17,7 @@ import dslc
 from benchmarks import neighbours
 from dslc.codegen.host import compiler as compilers
 from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
-from dslc.search.runs import compiling
+from dslc.search.candidates import export
 from tests.caches import apart
 
 pytestmark = [
@@ -93,7 +93,7 @@ def test_no_compiler_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Any:
         raise NotBuilt(BuildReason.NO_COMPILER)
 
-    monkeypatch.setattr(compiling, "compiler", none)
+    monkeypatch.setattr(export, "compiler", none)
     assert compilers.NAMES
     found = optimized(mish(64))
     assert found.report.kept_original

@@ -15,10 +15,11 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value, input_value
 from dslc.match import CompiledRule
-from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.candidates.candidate import Candidate, Limits
 from dslc.search.rewrites.layouts import Layouts, layout_variants, layouts_of, without_layouts
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.search.strategies.backtrack import backtrack
+from dslc.search.strategies.space import Space
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 
@@ -72,7 +73,7 @@ def search(
 ) -> Candidate:
     costs = CostModel(RULES, PacksTheRight(), lambda inputs, outputs: b"", 17)
     start = start or Candidate(graph, costs.graph_cost(graph))
-    return backtrack(start, rules, costs, Limits(500), layouts=layouts)
+    return backtrack(Space(start, (), costs, Limits(500)), rules, layouts)
 
 
 def operators(graph: Graph) -> list[str]:

@@ -28,7 +28,7 @@ from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
 from dslc.match.state import Trace
 from dslc.onnx.importer import import_model
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import Rules, load_many
 
 GOLDEN = Path(__file__).with_name("golden_matches.json")

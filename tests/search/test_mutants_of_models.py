@@ -33,6 +33,7 @@ from dslc.mutate.partial import compiled
 from dslc.onnx.context import Imported
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.building import BUILT, Builder
 from dslc.search.region_rewrites.derivations import Derivations, derivations_of
 from dslc.search.region_rewrites.mutant_chains import MutantChains
@@ -40,7 +41,6 @@ from dslc.search.region_rewrites.mutants import Mutants
 from dslc.search.region_rewrites.region_log import HotRegion
 from dslc.search.region_rewrites.rewriter import RegionRewriter
 from dslc.search.region_rewrites.validate import claims_of, validate
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many

@@ -26,10 +26,9 @@ from dslc.match import GraphIndex, Refused, find_matches, replacements
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
 from dslc.onnx.runtime import run
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.naming import NamesStory
-from dslc.search.rewrites.rewriting import disjoint, rewritten
-from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.candidates.candidate import Candidate, disjoint, rewritten
+from dslc.search.candidates.export import NameHistory
+from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import standard
 
 RULES = standard()
@@ -62,7 +61,7 @@ def attention(ir_version: int = 10) -> onnx.ModelProto:
     )
 
 
-def everywhere(model: onnx.ModelProto, *names: str, most: int = 50) -> tuple[onnx.ModelProto, NamesStory, Candidate]:
+def everywhere(model: onnx.ModelProto, *names: str, most: int = 50) -> tuple[onnx.ModelProto, NameHistory, Candidate]:
     """A model with some rules applied wherever they match, one after the other, whatever that gains."""
     imported = import_model(model, RULES)
     found = Candidate(imported.graph, 1.0)
@@ -75,7 +74,7 @@ def everywhere(model: onnx.ModelProto, *names: str, most: int = 50) -> tuple[onn
                 continue
         if chosen:
             found = Candidate(rewritten(found.graph, disjoint(chosen)), 1.0, found, rule.name, len(chosen))
-    story = NamesStory(imported.context)
+    story = NameHistory(imported.context)
     return export(imported.context, found.graph, RULES, story.of(found).naming), story, found
 
 
@@ -169,7 +168,7 @@ def test_a_graph_that_does_not_say_how_it_was_made_keeps_what_is_the_same() -> N
     graph = Graph(imported.graph.inputs, replace(imported.graph.outputs, {old: new}))
     fact, _ = fact_of("std.pow_half", (old,), (new,), old.node.args)
     found = Candidate(graph, 1.0, Candidate(imported.graph, 2.0), "std.pow_half", 1, (fact,))
-    after = export(imported.context, graph, RULES, NamesStory(imported.context).of(found).naming)
+    after = export(imported.context, graph, RULES, NameHistory(imported.context).of(found).naming)
     assert {"query", "key", "relu_q", "gate", "plus"} <= set(by_name(after)) and after.graph.node[-1].output == ["y"]
 
 

@@ -6,7 +6,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from onnx.parser import parse_model
 import dslc
 from dslc.cli.main import cli, run
 from dslc.cli.options import options_of
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.runs.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
-from dslc.search.strategies.option import flag, option, options
-from dslc.search.strategies.strategy import Space
-from dslc.search.strategies.table import STRATEGIES, name_of
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.options.option import count, flag, options
+from dslc.search.options.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
+from dslc.search.options.strategies import STRATEGIES, name_of
+from dslc.search.strategies.space import Space
 
 sys.path.insert(0, str(Path(__file__).parent))
 DOCS = Path(__file__).parents[2] / "docs"
@@ -136,7 +136,7 @@ def test_python_does_not_write_over_its_input_either(tmp_path: Path) -> None:
 class Greedy:
     """Finds nothing, as deep as one wants."""
 
-    depth: int = field(default=3, metadata=option("How deep it looks.", type=int, least=1, metavar="N"))
+    depth: int = count(3, "How deep it looks.")
 
     def explore(self, space: Space) -> Iterator[Candidate]:
         return iter(())

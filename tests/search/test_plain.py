@@ -9,12 +9,12 @@ import onnx
 import pytest
 
 from dslc.codegen.host.compiler import NAMES
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.generators import scheduler, standard_nodes
 from dslc.search.generators.rules import Rules
 from dslc.search.generators.standard_nodes import StandardNodes
+from dslc.search.options.settings import Settings
 from dslc.search.pipeline import optimize
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.runs.settings import Settings
 
 pytestmark = [
     pytest.mark.kernels,

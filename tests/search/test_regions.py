@@ -19,14 +19,15 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Opaque, Value, input_value, opaque
 from dslc.match import compile_all
 from dslc.onnx.importer import import_model
+from dslc.search.candidates.candidate import Candidate, Limits
 from dslc.search.region_rewrites.validate import claims_of, validate
-from dslc.search.rewrites.candidate import Candidate, Limits
-from dslc.search.rewrites.divided import is_large
-from dslc.search.rewrites.regions import MOST as REGIONS_MOST
-from dslc.search.rewrites.regions import NEAR as REGIONS_NEAR
-from dslc.search.rewrites.regions import RegionMap
-from dslc.search.rewrites.sweep import sweep
 from dslc.search.strategies.backtrack import backtrack
+from dslc.search.strategies.partition import is_large
+from dslc.search.strategies.regions import MOST as REGIONS_MOST
+from dslc.search.strategies.regions import NEAR as REGIONS_NEAR
+from dslc.search.strategies.regions import RegionMap
+from dslc.search.strategies.space import Space
+from dslc.search.strategies.sweep import sweep
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 
@@ -166,7 +167,7 @@ def test_as_many_steps_find_everything_in_ten_times_as_many_nodes(whole: bool) -
         start, costs = started(large("turned", nodes), whole)
         assert is_large(start.graph)
         limits = Limits(steps=5000)
-        best = backtrack(start, COMPILED, costs, limits)
+        best = backtrack(Space(start, (), costs, limits), COMPILED)
         left = operators(best.graph)
         # blocks across the borders of regions too
         assert left["transpose"] == 0 and left["tanh"] == nodes / 4
@@ -181,7 +182,7 @@ def test_a_search_in_regions_repeats_itself_and_its_path_is_proved_again() -> No
         start, costs = started(large("layers", 600))
         built: list[Candidate] = []
         limits = Limits(steps=300, on_built=built.append)
-        best = backtrack(start, COMPILED, costs, limits, seed=3)
+        best = backtrack(Space(start, (), costs, limits, seed=3), COMPILED)
         path = best.path()
         assert path[0] is start and best.cost < start.cost
         assert sum(step.gain for step in path) == pytest.approx(start.cost - best.cost)
@@ -199,7 +200,7 @@ def test_a_search_in_regions_repeats_itself_and_its_path_is_proved_again() -> No
 def test_a_sweep_of_a_large_graph_goes_through_its_regions() -> None:
     start, costs = started(large("layers", 600))
     limits = Limits()
-    found = sweep(start, COMPILED, costs, limits, lambda _: None)
+    found = sweep(Space(start, (), costs, limits), COMPILED)
     assert operators(found.graph)["gemm"] == 200
     assert limits.done < 200
 
@@ -215,7 +216,7 @@ def test_products_of_one_operand_are_joined_however_far_apart_they_are_used() ->
     graph = Graph(inputs, (value,))
     assert is_large(graph)
     start, costs = started(graph)
-    best = backtrack(start, COMPILED, costs, Limits(steps=1500))
+    best = backtrack(Space(start, (), costs, Limits(steps=1500)), COMPILED)
     assert operators(best.graph)["matmul"] + operators(best.graph)["gemm"] < 4
 
 
@@ -228,7 +229,7 @@ def test_what_stops_a_search_leaves_what_was_found() -> None:
             raise KeyboardInterrupt
 
     limits = Limits(on_step=step)
-    best = backtrack(start, COMPILED, costs, limits, on_best=told.append)
+    best = backtrack(Space(start, (), costs, limits, told=told.append), COMPILED)
     assert limits.interrupted and best.cost < start.cost and told[-1] is best
 
 
@@ -255,5 +256,5 @@ def test_products_by_one_weight_are_joined_however_far_apart_they_are_used() -> 
         for _ in range(45):
             value = op("sin", op("exp", value))
     start, costs = started(Graph((start_value, *inputs), (value,)))
-    best = backtrack(start, COMPILED, costs, Limits(steps=400))
+    best = backtrack(Space(start, (), costs, Limits(steps=400)), COMPILED)
     assert operators(best.graph)["matmul"] < 4

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dslc
-from dslc.search.rewrites.rulesets import chosen_rules, left_out
+from dslc.search.runs.selection import chosen_rules, left_out
 from dslc.semantics.library import load_many, standard
 
 OWN = """dslc 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,18 +23,16 @@ from dslc.deadline import TimeUp
 from dslc.ir.graph import Graph
 from dslc.match import GraphIndex, find_matches, replacements
 from dslc.report import Asked
+from dslc.search.candidates.candidate import Candidate, rewritten
 from dslc.search.generators import scheduler
-from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
 from dslc.search.generators.rules import Rules
-from dslc.search.phases.finish import affordable
+from dslc.search.options.settings import Settings
+from dslc.search.phases.acceptance import affordable
 from dslc.search.pipeline import optimize
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rewriting import rewritten
-from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.search.runs.contenders import Contender
-from dslc.search.runs.context import SearchContext
-from dslc.search.runs.progress import Run
-from dslc.search.runs.settings import Settings
+from dslc.search.runs.selection import chosen_rules
+from dslc.search.runs.state import RunState
 from dslc.semantics.library import standard
 
 RULES = standard()
@@ -59,9 +57,9 @@ class Fake:
     cost: float | None = None
     prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=5.0))
     phase: str = "building"
-    needed: bool = True
-    again: bool = False
-    gathers: bool = False
+    reported_if_skipped: bool = True
+    asks_own_results: bool = False
+    uses_findings: bool = False
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         return 1.0 if base is context.start else 0.0
@@ -69,13 +67,13 @@ class Fake:
     def begin(self, context: SearchContext) -> Proposer:
         (rule,) = chosen_rules(RULES, ["std.pow_half"])
 
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+        def of(base: Candidate) -> Iterator[Proposal]:
             for _ in range(self.units):
                 self.hands.time += self.takes
-                yield ()
+                yield Proposal()
             if self.cost is not None:
                 made = [rewritten(base.graph, replacements(one)) for one in find_matches(rule, GraphIndex(base.graph))]
-                yield [Candidate(one, self.cost * base.cost, base, "own.generator", 1) for one in made]
+                yield Proposal([Candidate(one, self.cost * base.cost, base, "own.generator", 1) for one in made])
 
         return of
 
@@ -138,10 +136,10 @@ class Late(Fake):
     """Has no time for what it began, before anything is there."""
 
     def begin(self, context: SearchContext) -> Proposer:
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+        def of(base: Candidate) -> Iterator[Proposal]:
             self.hands.time += self.takes
             raise TimeUp
-            yield ()
+            yield Proposal()
 
         return of
 
@@ -171,17 +169,17 @@ def contender(cost: float, parent: Candidate | None = None) -> Contender:
 @pytest.mark.parametrize(("seconds", "count"), [(3.0, 1), (80.0, 2), (1000.0, 4)])
 def test_what_is_there_without_mutants_and_derivations_is_always_timed(seconds: float, count: int) -> None:
     """Those are predicted to be faster, and more of them than there is time for."""
-    run: Any = Run(Clock(seconds, Hands()))
+    run: Any = RunState(Clock(seconds, Hands()))
     much = [contender(cost) for cost in (0.1, 0.2, 0.3)]
-    run.much.update(one.candidate for one in much)
+    run.costly.update(one.candidate for one in much)
     simple = contender(0.5, Candidate(Graph((), ()), 1.0))
 
     task = SimpleNamespace(writing=0.5, settings=SimpleNamespace(timing=False))
-    explored: Any = SimpleNamespace(referenced=SimpleNamespace(task=task, load=1.0, seconds=0.0))
-    found = affordable(explored, [*much, simple], run)
+    referenced: Any = SimpleNamespace(task=task, load=1.0, seconds=0.0)
+    found = affordable(referenced, [*much, simple], run)
     assert simple in found and len(found) == count
     # a slow model has time for fewer pairs of runs
-    explored.referenced.seconds = 1.0
-    assert len(affordable(explored, [*much, simple], run)) == (count if seconds > 100 else 1)
+    referenced.seconds = 1.0
+    assert len(affordable(referenced, [*much, simple], run)) == (count if seconds > 100 else 1)
     # what is built on them rests on them, too
-    assert run.rests_on_much(Candidate(Graph((), ()), 0.1, much[0].candidate))
+    assert run.is_costly(Candidate(Graph((), ()), 0.1, much[0].candidate))

@@ -17,9 +17,8 @@ from dslc.prove.evidence.dependencies import believed_lock, proved_traits, resti
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import LOCK, write_lock
 from dslc.prove.verdict import RuleVerdict
-from dslc.search.rewrites.flatten import flattened
-from dslc.search.rewrites.rulesets import chosen_rules
-from dslc.search.rewrites.statuses import statuses, usable
+from dslc.search.rewrites.associative_flattening import flattened
+from dslc.search.runs.selection import chosen_rules, statuses, usable
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -23,19 +23,16 @@ from dslc.ir.graph import Graph, Kernel, Value, input_value, kernel_value, repla
 from dslc.ir.holes import abstracted, instantiated
 from dslc.match import GraphIndex, find_matches, replacements
 from dslc.onnx.importer import import_model
+from dslc.search.candidates.candidate import Candidate, rewritten
+from dslc.search.candidates.export import NameHistory
 from dslc.search.generators import scheduler
-from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
 from dslc.search.generators.rules import Rules
+from dslc.search.options.settings import Settings
 from dslc.search.pipeline import optimize
 from dslc.search.region_rewrites.validate import claims_of, validate
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.naming import NamesStory
-from dslc.search.rewrites.rewriting import rewritten
-from dslc.search.rewrites.rulesets import chosen_rules
-from dslc.search.runs.context import SearchContext
-from dslc.search.runs.settings import Settings
-from dslc.search.strategies.sources import Substitutions
-from dslc.search.strategies.strategy import Space
+from dslc.search.runs.selection import chosen_rules
+from dslc.search.strategies.space import Space, Substitutions
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 
@@ -161,9 +158,9 @@ class Powers:
     cost: float
     name: str = "powers"
     phase: str = "searching"
-    needed: bool = True
-    again: bool = False
-    gathers: bool = False
+    reported_if_skipped: bool = True
+    asks_own_results: bool = False
+    uses_findings: bool = False
     prior: Prior = field(default_factory=lambda: Prior(0.5, 1.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -172,10 +169,10 @@ class Powers:
     def begin(self, context: SearchContext) -> Proposer:
         (rule,) = chosen_rules(RULES, ["std.pow_half"])
 
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+        def of(base: Candidate) -> Iterator[Proposal]:
             (match,) = find_matches(rule, GraphIndex(base.graph))
             made = rewritten(base.graph, replacements(match))
-            yield (Candidate(made, self.cost * base.cost, base, "own.generator", 1),)
+            yield Proposal([Candidate(made, self.cost * base.cost, base, "own.generator", 1)])
 
         return of
 
@@ -203,13 +200,12 @@ class Negations(Powers):
     """Negates the result twice, which costs hardly more."""
 
     def begin(self, context: SearchContext) -> Proposer:
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+        def of(base: Candidate) -> Iterator[Proposal]:
             (root,) = base.graph.outputs
             made = op("neg", op("neg", root))
             fact, _ = fact_of("own.negations", (root,), (made,), tuple(root.node.args))
-            yield (
-                Candidate(Graph(base.graph.inputs, (made,)), self.cost * base.cost, base, "own.negations", 1, (fact,)),
-            )
+            graph = Graph(base.graph.inputs, (made,))
+            yield Proposal([Candidate(graph, self.cost * base.cost, base, "own.negations", 1, (fact,))])
 
         return of
 
@@ -260,7 +256,7 @@ def test_a_kernel_is_named_after_what_it_replaced() -> None:
     group, args = abstracted((root,), imported.graph.inputs)
     start = Candidate(imported.graph, 2.0)
     fused = Candidate(rewritten(imported.graph, {root: kernel_value(group, args)[0]}), 1.0, start, "fused", 1)
-    told = NamesStory(imported.context).of(fused)
+    told = NameHistory(imported.context).of(fused)
     (kernel,) = (node for node in fused.graph.nodes() if isinstance(node, Kernel))
     assert told.naming.nodes[kernel].text("k_1") == "y/fused" and told.places == (("fused", "y"),)
     assert told.naming.values[kernel.values[0]] == "y"

@@ -12,9 +12,10 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import CompiledRule, compile_directions, find_matches
-from dslc.search.rewrites.candidate import Candidate, Front, Limits
-from dslc.search.rewrites.sweep import LARGE as SWEEP_LARGE
-from dslc.search.rewrites.sweep import SweepState, most_saved, sweep
+from dslc.search.candidates.candidate import Candidate, Front, Limits
+from dslc.search.strategies.space import Space
+from dslc.search.strategies.sweep import LARGE as SWEEP_LARGE
+from dslc.search.strategies.sweep import SweepState, most_saved, sweep
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 
@@ -62,7 +63,7 @@ def test_a_rule_saves_no_more_than_the_costliest_nodes_of_its_pattern(std: Rules
     assert (bound > SWEEP_LARGE * state.candidate.cost) == (layers == 1)
     assert len(list(find_matches(twice, state.index))) == layers
     # two become one
-    best = sweep(state.candidate, [twice], costs, Limits(), lambda _: None)
+    best = sweep(Space(state.candidate, (), costs, Limits()), [twice])
     assert best.cost == pytest.approx(state.candidate.cost - layers * 10e-6)
 
 

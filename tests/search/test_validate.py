@@ -19,10 +19,9 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import GraphIndex, compile_directions, find_matches, replacements
 from dslc.prove.verdict import RuleVerdict
+from dslc.search.candidates.candidate import Candidate, disjoint, rewritten
 from dslc.search.region_rewrites.validate import Claim, Known, Rewrite, Validated, claims_of, validate
-from dslc.search.rewrites import statuses
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rewriting import disjoint, rewritten
+from dslc.search.runs import selection as statuses
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many, standard
 

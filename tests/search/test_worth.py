@@ -10,10 +10,9 @@ import pytest
 from dslc.cost.clock import Clock
 from dslc.cost.process import ModelFile
 from dslc.ir.graph import Graph
-from dslc.search.rewrites.candidate import Candidate
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.runs.contenders import Contender
-from dslc.search.runs.progress import Run
-from dslc.search.runs.worth import expected
+from dslc.search.runs.state import RunState
 
 
 def contender(cost: float) -> Contender:
@@ -30,12 +29,12 @@ def contender(cost: float) -> Contender:
     ],
 )
 def test_predictions_are_worth_what_was_timed_of_another_one(ratio: float, seconds: float) -> None:
-    run: Any = Run(Clock(60.0))
+    run: Any = RunState(Clock(60.0))
     timed, other = contender(0.8), contender(0.5)
-    assert expected(run, other) == 0.5
+    assert run.expected(other) == 0.5
     run.start = Candidate(Graph((), ()), 1.0)
     run.checked = [timed, other]
     verdict = SimpleNamespace(ratio=SimpleNamespace(ratio=ratio))
-    run.judges[False] = SimpleNamespace(so_far=lambda one: verdict if one is timed else None)
-    assert expected(run, timed) == pytest.approx(1 / ratio)
-    assert expected(run, other) == pytest.approx(seconds)
+    run.referenced = SimpleNamespace(benchmark=SimpleNamespace(so_far=lambda one: verdict if one is timed else None))
+    assert run.expected(timed) == pytest.approx(1 / ratio)
+    assert run.expected(other) == pytest.approx(seconds)

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from dslc.ir.graph import Graph, Kernel
 from dslc.onnx.importer import import_model
-from dslc.search.rewrites.written import as_kernels, graph_as_kernels
+from dslc.search.candidates.export import as_kernels, graph_as_kernels
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 

@@ -15,9 +15,9 @@ import pytest
 from onnx.parser import parse_model
 
 import dslc
-from dslc.search.runs.settings import Settings, strategy_options
-from dslc.search.strategies.option import options
-from dslc.search.strategies.typed import Options, SessionOptions, StrategyOptions
+from dslc.search.options.option import options
+from dslc.search.options.settings import Settings, strategy_options
+from dslc.search.options.types import Options, SessionOptions, StrategyOptions
 
 MODEL = '<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x) => (float[2,3] y) { t = Identity(x) y = Relu(t) }'
 FUNCTIONS = [name for name in dslc.__all__ if name[0].islower() and not name.startswith("__")]

@@ -57,16 +57,29 @@ def test_imports_point_to_earlier_stages() -> None:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules that one imports, as `dslc.a.b`."""
-    for node in untyped(path):
+    """The modules that one imports, as `dslc.a.b`, those of its types included."""
+    for node in parts(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif node.module:
+        elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
+#: modules that import each other, imports of types counted, by the reason; without a reason: to be mended
+CIRCLES = {
+    "scalars are put in normal form as they are made": {"ir.scalar", "ir.fold", "ir.show"},
+    "a call in an expression is an operator, which is made of expressions": {
+        "semantics.apply", "semantics.evaluate", "semantics.operator_env", "semantics.scopes", "semantics.types",
+    },
+    "": {
+        "cost.confirm", "cost.evaluation", "cost.keys", "cost.model", "cost.start", "cost.targets", "cost.weights",
+        "match.associative", "match.guards", "match.index", "match.outline", "match.parts", "match.rule", "match.ways",
+        "prove.axioms.prover", "prove.known.resting", "prove.run.concluding", "prove.run.provers",
+    },
+}  # fmt: skip
+
+
 def test_files_need_each_other_only_where_the_thing_itself_does() -> None:
-    """Scalars are put in normal form as they are made; a call in an expression is an operator, which is made of expressions."""
     names = {".".join(("dslc", *path.relative_to(ROOT).with_suffix("").parts)): path for path in ROOT.rglob("*.py")}
     knows = {
         name: {other for other in imported(path) if other in names and other != name} for name, path in names.items()
@@ -79,14 +92,11 @@ def test_files_need_each_other_only_where_the_thing_itself_does() -> None:
             reached |= more
             todo += more
         found |= {name} & reached
-    assert {name.removeprefix("dslc.") for name in found} == {
-        "ir.scalar", "ir.fold", "ir.show",
-        "semantics.apply", "semantics.evaluate", "semantics.operator_env", "semantics.scopes", "semantics.types",
-    }  # fmt: skip
+    assert {name.removeprefix("dslc.") for name in found} == set().union(*CIRCLES.values())
 
 
 #: the rooms of the optimizer, in the order in which one may know another
-ROOMS = ["rewrites", "region_rewrites", "strategies", "runs", "generators", "phases"]
+ROOMS = ["options", "candidates", "rewrites", "region_rewrites", "strategies", "runs", "generators", "phases"]
 
 
 def of_room(path: Path) -> Iterator[str]:
@@ -143,8 +153,8 @@ def test_the_table_of_stages_has_them_all_in_order() -> None:
 DOCS = Path(__file__).parents[2] / "docs"
 #: words that mean one thing each: no two classes may have such a name
 ENGINE = (
-    "Fact", "Source", "Strategy", "Space", "Index", "Kernel", "Candidate", "Contender", "Target", "Machine", "Run", "Mutant", "Facts",
-    "Deadline", "Limits",
+    "Fact", "Source", "Strategy", "Space", "Index", "Kernel", "Candidate", "Contender", "Target", "Machine", "RunState", "Mutant",
+    "Facts", "Deadline", "Limits",
 )  # fmt: skip
 #: names that several exported classes still have, and how many; to be lowered only
 HOMONYMS = """

@@ -35,7 +35,7 @@ def test_version_is_fast_and_python_dash_m_is_the_same() -> None:
         "sympy",
         "z3",
         "dslc.api",
-        "dslc.search.runs.settings",
+        "dslc.search.options.settings",
     }
 
 

@@ -12,8 +12,8 @@ from dslc.cli.main import run
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.report import Report, Turn
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.runs.steps import story_of
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.phases.writing import story_of
 
 ENABLING = (
     Turn("std.turned", 3, 0.4, 0.0),

@@ -18,7 +18,7 @@ from dslc.cli.list import command
 from dslc.cli.main import run as command_line
 from dslc.errors import DslcError
 from dslc.inspection.lookup import called, onnx_names, operator_named
-from dslc.search.strategies.table import STRATEGIES
+from dslc.search.options.strategies import STRATEGIES
 from dslc.semantics.installed import BUILTIN, libraries
 from dslc.semantics.library import Rules, load
 from dslc.semantics.targets import TARGETS

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import dslc
-from dslc.search.runs.settings import Settings
-from dslc.search.strategies.option import options
+from dslc.search.options.option import options
+from dslc.search.options.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 MOST = 35

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dslc.deadline import TimeUp
+from dslc.search.candidates.candidate import KERNELS, Candidate
 from dslc.search.generators.kernels import has_kernels
-from dslc.search.generators.protocol import Prior, Proposer
-from dslc.search.generators.searches import limits_of, searched
+from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.generators.rules import searched
 from dslc.search.region_rewrites.findings import Findings, gathered
-from dslc.search.rewrites.candidate import KERNELS, Candidate
-from dslc.search.runs.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +24,9 @@ class CombineFindings:
 
     name: str = "all together"
     phase: str = "searching"
-    needed: bool = False
-    again: bool = False
-    gathers: bool = True
+    reported_if_skipped: bool = False
+    asks_own_results: bool = False
+    uses_findings: bool = True
     prior: Prior = field(default_factory=lambda: Prior(gain=0.5, seconds=1.0))
     least: float = 0.01
     brief: float = 0.05
@@ -44,31 +43,28 @@ class CombineFindings:
     def begin(self, context: SearchContext) -> Proposer:
         run, settings = context.run, context.task.settings
 
-        def made(findings: Findings, found: Candidate, base: Candidate) -> Sequence[Candidate]:
+        def made(findings: Findings, found: Candidate, base: Candidate) -> Proposal:
             """A candidate as it is proposed, with what a report says of it."""
-            if found is base:
-                return ()
-            for step in found.path()[len(base.path()) :]:
-                run.kernels[step] = findings.describe(step)
-                if step.facts and step.rule != KERNELS:
-                    run.much.add(step)
-            return (found,)
+            steps = found.path()[len(base.path()) :]
+            return Proposal(
+                (found,) if steps else (),
+                costly=[step for step in steps if step.facts and step.rule != KERNELS],
+                kernels={step: findings.describe(step) for step in steps},
+            )
 
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+        def of(base: Candidate) -> Iterator[Proposal]:
             findings = Findings(run.found.fitting(base.graph), context.costs)
             found, late = base, True
             while late:
                 try:
-                    limits = limits_of(context, self.name, None)
+                    limits = context.limits(self.name, None)
                     found, late = findings.with_texts(gathered(base, findings, context.costs, limits)), False
                 except TimeUp:
-                    yield ()
+                    yield Proposal()
             yield made(findings, found, base)
             if run.journal.repeats:
                 return
-            context.measuring = context.turn
             more = searched(context, "rules and all together", base, settings.steps, self.brief, findings)
-            context.measuring = context.exploring
-            yield made(findings, more, base) if more.cost < found.cost else ()
+            yield made(findings, more, base) if more.cost < found.cost else Proposal()
 
         return of

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dslc.deadline import TimeUp
-from dslc.search.generators.protocol import Prior, Proposer
-from dslc.search.generators.searches import limits_of
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.sweep import sweep
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
 from dslc.search.runs.contenders import distinct
-from dslc.search.runs.context import SearchContext
+from dslc.search.strategies.space import Space
+from dslc.search.strategies.sweep import sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +23,9 @@ class Neighbourhood:
 
     name: str = "nearby"
     phase: str = "searching"
-    needed: bool = False
-    again: bool = False
-    gathers: bool = False
+    reported_if_skipped: bool = False
+    asks_own_results: bool = False
+    uses_findings: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.02, seconds=8.0))
     contenders: int = 3
     variants: int = 3
@@ -41,21 +40,21 @@ class Neighbourhood:
     def begin(self, context: SearchContext) -> Proposer:
         settings = context.task.settings
 
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
-            yield [one for one in distinct(base, self.contenders)[1:] if one.parent is not None]
+        def of(base: Candidate) -> Iterator[Proposal]:
+            yield Proposal([one for one in distinct(base, self.contenders)[1:] if one.parent is not None])
             small = context.front.smallest(settings.alpha * base.cost)
-            yield () if small is None else (small,)
+            yield Proposal(() if small is None else (small,))
             gains: dict[str, float] = {}
             for step in base.path():
                 if step.rule:
                     gains[step.rule] = gains.get(step.rule, 0.0) + step.gain
             for name in sorted(gains, key=lambda rule: -gains[rule])[: self.variants]:
                 others = [rule for rule in context.rules if rule.name != name]
-                limits = limits_of(context, self.name, self.steps)
+                limits = context.limits(self.name, self.steps)
                 try:
-                    found = sweep(context.start, others, context.costs, limits, lambda _: None)
+                    found = sweep(Space(context.start, (), context.costs, limits), others)
                 except TimeUp:
                     return
-                yield () if found is context.start else (found,)
+                yield Proposal(() if found is context.start else (found,))
 
         return of

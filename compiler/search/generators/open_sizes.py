@@ -8,10 +8,10 @@ from dslc.cost.model import CostModel
 from dslc.ir.graph import Call, Graph, ScopeNode, Value
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, Scalar, Sym, walk
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.generators.protocol import SearchContext
 from dslc.search.region_rewrites.hot_operators import SHARE as DERIVATIONS_SHARE
 from dslc.search.region_rewrites.region_log import TOLD as LOOKING_TOLD
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.runs.context import SearchContext
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules

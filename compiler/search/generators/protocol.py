@@ -1,22 +1,122 @@
-"""Generators of candidates as a protocol, and their priors: what asking is worth before a run knows."""
+"""Generators of candidates as a protocol: what they are given, and what they return. The loop alone writes the state of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.runs.context import SearchContext
+from dslc.codegen.host.background import BackgroundCompiler
+from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
+from dslc.ir.graph import Node
+from dslc.match import CompiledRule
+from dslc.search.candidates.candidate import Candidate, Front, Limits
+from dslc.search.region_rewrites.background import BackgroundSearch
+from dslc.search.region_rewrites.findings import Finding
+from dslc.search.runs.stages import Referenced, Task
+from dslc.search.runs.state import RunState
 
-#: of one candidate: what each unit of work found, often nothing; asked again it goes on, and where its time was over it tries again
-Proposer = Callable[[Candidate], Iterator[Sequence[Candidate]]]
+PATIENCE = 0.25  #: share of the budget without a gain after which a search ends
+
+
+@dataclass(slots=True, eq=False)
+class SearchContext:
+    """State of the loop that generators read: the original with its price, rules, prices, and the ends of their time."""
+
+    referenced: Referenced
+    #: the original with its price, or the result of rules of `--apply`
+    start: Candidate
+    costs: CostModel
+    run: RunState
+    #: the rules that were not blamed
+    rules: tuple[CompiledRule, ...]
+    #: compiles kernels beside the search, and derives programs
+    ahead: BackgroundCompiler
+    #: when measuring ends
+    measuring: Deadline
+    #: when exploring ends, and the turn of the generator that is asked
+    exploring: Deadline = field(default_factory=Deadline)
+    turn: Deadline = field(default_factory=Deadline)
+    beside: BackgroundSearch | None = None
+    #: graphs that a search built, and the best that rules made
+    front: Front = field(default_factory=Front)
+    best: Candidate | None = None
+
+    @property
+    def task(self) -> Task:
+        return self.referenced.task
+
+    @property
+    def reached(self) -> Candidate:
+        """The best that rules made, the start where they made nothing."""
+        return self.start if self.best is None else self.best
+
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """Leave the processors to what is measured or timed inside."""
+        with ExitStack() as held:
+            held.enter_context(self.ahead.halted())
+            if self.beside is not None:
+                held.enter_context(self.beside.halted())
+            yield
+
+    def limits(self, who: str, most: int | None, brief: float = inf) -> Limits:
+        """Return the limits of one more search of a run: so many steps at most, until the turn is over, or nothing was gained for long.
+
+        Where `brief` is finite it is a share of the budget after which the search may give way.
+        """
+        settings, run = self.task.settings, self.run
+        journal = run.journal
+        limits = Limits(
+            journal.next(who, most),
+            # what is repeated is in the cache, also what it was timed with
+            self.exploring if journal.repeats else self.turn,
+            on_step=run.progress.step,
+            on_tried=run.ran,
+        )
+        if not journal.repeats and settings.steps is None:
+            limits.patience = PATIENCE * settings.budget if settings.patience is None else settings.patience
+            limits.brief = brief * settings.budget
+        journal.begun.append((who, limits))
+        return limits
+
+    def note(self, text: str) -> None:
+        """Add a line to the report, once."""
+        self.run.note(text)
+
+    def improved(self, found: Candidate, steps: int) -> None:
+        """Keep a candidate that is better than those before: an interruption goes by it."""
+        self.run.best = found
+        self.run.progress.best(self.start.cost / max(found.cost, 1e-12), steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Candidates that a unit of work made, often none, and what else it found for the loop and its log."""
+
+    candidates: Sequence[Candidate] = ()
+    #: the best by rules: it is checked at once, and the search goes on without rules that are to blame
+    best: Candidate | None = None
+    #: steps that mutants or derivations made
+    costly: Sequence[Candidate] = ()
+    #: lines of the report about the kernels of candidates, and about findings that were not taken, by their origin
+    kernels: Mapping[Candidate, list[str]] = field(default_factory=dict)
+    untaken: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: facts that were measured to be faster, and seconds of the kernel around a node by itself
+    findings: Sequence[Finding] = ()
+    kernel_seconds: Mapping[Node, float] = field(default_factory=dict)
+
+
+#: the proposals about one candidate, one for each unit of work; asked again it goes on, and where its time was over it tries again
+Proposer = Callable[[Candidate], Iterator[Proposal]]
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What asking is worth before a run knows.
+    """The worth of asking before a run knows.
 
     `gain` is the share of what it promises that it mostly keeps, after about so many `seconds`; a turn takes such a `share` of the time
     that is left, and `most` seconds.
@@ -29,12 +129,14 @@ class Prior:
 
 
 class Generator(Protocol):
-    """Proposes candidates beside others. A frozen dataclass, whose fields are its tuning; adding one is a line in
-    `dslc.search.generators.table`."""
+    """A proposer of candidates beside others.
+
+    It is a frozen dataclass, whose fields are its tuning; adding one is a line in `dslc.search.generators.scheduler`.
+    """
 
     @property
     def name(self) -> str:
-        """As in reports."""
+        """The name in reports."""
 
     @property
     def phase(self) -> str:
@@ -42,22 +144,22 @@ class Generator(Protocol):
 
     @property
     def prior(self) -> Prior:
-        """What asking is worth before a run knows."""
+        """The worth of asking before a run knows."""
 
     @property
-    def needed(self) -> bool:
-        """Whether something is missing where there was no time for it."""
+    def reported_if_skipped(self) -> bool:
+        """True where something is missing if there was no time for it."""
 
     @property
-    def again(self) -> bool:
-        """Whether it is asked about what it proposed itself."""
+    def asks_own_results(self) -> bool:
+        """True where it is asked about its own proposals."""
 
     @property
-    def gathers(self) -> bool:
-        """Whether it goes by what others found, and is asked again when that is more."""
+    def uses_findings(self) -> bool:
+        """True where it goes by what others found, and is asked again when that is more."""
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
-        """The share of a candidate's time that it might save at most; 0 where it is not to be asked. Raises TimeUp."""
+        """Return the share of a candidate's time that it might save at most; 0 where it is not to be asked. Raises TimeUp."""
 
     def begin(self, context: SearchContext) -> Proposer:
-        """Begins a run."""
+        """Begin a run."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 from dslc.cost.machine import allowed_cpus
 from dslc.deadline import Deadline, TimeUp
 from dslc.mutate.mutant import MutantOptions
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.generators.kernels import has_kernels, may_be_kernels
 from dslc.search.generators.open_sizes import note_open_sizes
-from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
 from dslc.search.region_rewrites.background import BackgroundSearch, DerivedOperator, Task
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.derivations import Derivations, derivations_of
@@ -20,9 +21,7 @@ from dslc.search.region_rewrites.mutant_chains import MutantChains
 from dslc.search.region_rewrites.mutants import SECONDS, Mutants
 from dslc.search.region_rewrites.pairs import PairedDerivation
 from dslc.search.region_rewrites.rewriter import RegionRewriter
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rulesets import chosen_partial
-from dslc.search.runs.context import SearchContext
+from dslc.search.runs.selection import chosen_partial
 
 #: rewriters by their names in a report, of a run or (where not `begun`) of one question for a promise
 Rewriters = Callable[[SearchContext, bool], dict[str, RegionRewriter]]
@@ -41,46 +40,46 @@ class RegionRewrites:
     prior: Prior
     phase: str = "deriving programs"
     how: str = "derived by "
-    again: bool = False
+    asks_own_results: bool = False
     every: bool = False
-    gathers: bool = False
+    uses_findings: bool = False
 
     @property
-    def needed(self) -> bool:
+    def reported_if_skipped(self) -> bool:
         return not self.every
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         """The share that these regions take beyond what the fastest form of their operators takes."""
         settings = context.task.settings
         rounds = sum(step.rule.startswith("mutant") for step in base.path())
-        wanted = settings.mutate and rounds < settings.mutant_rounds if self.again else settings.derive
+        wanted = settings.mutate and rounds < settings.mutant_rounds if self.asks_own_results else settings.derive
         # kernels that are there already are left alone
         if not wanted or not may_be_kernels(context, settings) or has_kernels(base):
             return 0.0
         if self.every:
             return float(context.task.target.measured)
         context.run.phase(self.phase)
-        if self.again:
+        if self.asks_own_results:
             note_open_sizes(context)
         _begin_background(context, base)
         return next(iter(self.rewriters(context, False).values())).to_gain(base)
 
     def begin(self, context: SearchContext) -> Proposer:
-        run, rewriters = context.run, self.rewriters(context, True)
+        rewriters = self.rewriters(context, True)
 
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+        def of(base: Candidate) -> Iterator[Proposal]:
             for name, rewriter in rewriters.items():
                 builder = rewriter.source.builder
                 for made, log in rewriter.proposals(base):
-                    run.much.update(made)
-                    run.kernels.update((each, log.taken_lines(each.kernels, self.how)) for each in made)
-                    for one in log.measured:
-                        if one.ratio >= builder.margin:
-                            run.found.add(derived(one))
-                    run.untaken[name, base] = log.rejected_lines(self.how)
                     for note in builder.notes:
-                        run.note(note)
-                    yield made
+                        context.note(note)
+                    yield Proposal(
+                        made,
+                        costly=made,
+                        kernels={each: log.taken_lines(each.kernels, self.how) for each in made},
+                        untaken={name: log.rejected_lines(self.how)},
+                        findings=[derived(one) for one in log.measured if one.ratio >= builder.margin],
+                    )
 
         return of
 
@@ -90,7 +89,7 @@ def _builder(context: SearchContext, begun: bool, strict: bool = False) -> Build
     until = Deadline(now=run.clock.now, outer=lambda: context.exploring)
     return Builder(
         task.rules, context.costs, task.imported.context.opset, until, strict, task.sizes, known=run.decided,
-        spent=run.spent if begun else {}, library_only=task.settings.library_only,
+        spent=run.kernel_seconds if begun else {}, library_only=task.settings.library_only,
     )  # fmt: skip
 
 
@@ -144,7 +143,9 @@ PAIRED = RegionRewrites(
     Prior(gain=0.3, seconds=8.0),
 )
 #: hot linear operators as programs that are almost equal, and corrected where they are not (PET)
-MUTATED = RegionRewrites("mutants", _mutated, Prior(gain=0.15, seconds=12.0), "mutating programs", how="", again=True)
+MUTATED = RegionRewrites(
+    "mutants", _mutated, Prior(gain=0.15, seconds=12.0), "mutating programs", how="", asks_own_results=True
+)
 REGION_REWRITES = (PAIRED, DERIVED, MUTATED)
 
 

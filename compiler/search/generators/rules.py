@@ -1,135 +1,147 @@
-"""Rules of the libraries under a strategy, as a generator: what it finds is checked at once, and culprits are left out."""
+"""Rules of the libraries under a strategy, as a generator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 
+from dslc.deadline import Deadline
+from dslc.egraph.extract import EGraphTable, ExtractionProblem
+from dslc.egraph.extract.file import written
+from dslc.ir.graph import Node
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.candidates.export import no_compiler
 from dslc.search.generators.kernels import has_kernels
-from dslc.search.generators.protocol import Prior, Proposer
-from dslc.search.generators.searches import searched
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.runs.compiling import wanted
-from dslc.search.runs.contenders import Blamed, Contender
-from dslc.search.runs.context import SearchContext
-from dslc.search.runs.progress import CHECKED
-from dslc.search.runs.proving import passed
+from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.options.strategies import Mcts
+from dslc.search.region_rewrites.findings import Findings
+from dslc.search.runs.contenders import kernels_wanted, with_kernels
+from dslc.search.strategies.space import SearchedEGraph, Source, Space, Substitutions, moves_of
+from dslc.store import write_file
+
+CLEAR = 0.02  #: part of what a model takes that is a clear gain
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a strategy finds by rules. A turn takes half of the time that is left, or less where nothing was gained for long; the next
-    one goes on from its best.
+    """Candidates that a strategy finds by rules.
 
-    `brief` is the share of the budget after which the first search may give way to others, `culprits` how many rules may be
-    blamed before it gives up, `after` what it promises of what others found.
+    A turn takes half of the time that is left, or less where nothing was gained for long; the next one goes on from its best.
+    `brief` is the share of the budget after which the first search may give way to others, `after` what it promises of what others
+    found.
     """
 
     name: str = "rules"
     phase: str = "searching"
-    needed: bool = True
-    again: bool = False
-    gathers: bool = False
+    reported_if_skipped: bool = True
+    asks_own_results: bool = False
+    uses_findings: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.15, seconds=5.0, share=0.5))
     brief: float = 0.125
-    culprits: int = 5
     after: float = 0.2
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
-        """All of it, from where rules came; less of what others found, where rules were mostly applied before."""
+        """Promise all of it, from where rules came; less of what others found, where rules were mostly applied before."""
         if base is context.start:
             return 1.0
         return 0.0 if base is context.best or has_kernels(base) or context.run.journal.repeats else self.after
 
     def begin(self, context: SearchContext) -> Proposer:
-        settings, run, journal = context.task.settings, context.run, context.run.journal
-
-        def brief() -> float:
-            gives_way = settings.patience is None and wanted(settings) and not context.task.heavy
-            return self.brief if gives_way and context.best is None else inf
+        """Search from the original until nothing is gained any more, and once from each candidate of others."""
+        settings, journal = context.task.settings, context.run.journal
+        gives_way = settings.patience is None and kernels_wanted(settings)
 
         def goes_on(gained: bool) -> bool:
-            """Whether a search was cut short, or gave way, before it was done."""
+            """Return whether a search was cut short, or gave way, before it was done."""
             if journal.repeats:
                 return journal.ahead(self.name) is not None
             last = [limits for who, limits in journal.begun if who == self.name][-1]
-            gave_way = last.idle and wanted(settings) and settings.patience is None
-            return settings.steps is None and (last.late or (gave_way and (gained or last.brief < inf)))
+            return settings.steps is None and (last.late or (last.idle and gives_way and (gained or last.brief < inf)))
 
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
-            return first() if base is context.start else further(base)
-
-        def further(base: Candidate) -> Iterator[Sequence[Candidate]]:
-            """From what somebody else found: whoever asked for it checks it."""
-            context.measuring = context.turn
-            found = searched(context, f"{self.name} after others", base, settings.steps, self.brief)
-            context.measuring = context.exploring
-            yield (found,) if found is not base else ()
-
-        def first() -> Iterator[Sequence[Candidate]]:
-            more = True
-            while more:
-                before = context.reached
-                # what is repeated measures nothing new
-                context.measuring = None if journal.repeats else context.turn
-                for turn in range(self.culprits):
-                    # as many steps again, so that the number of steps alone decides what is found
-                    most = journal.first if turn else settings.steps
-                    found = searched(context, self.name, context.reached, most, brief())
-                    context.best, context.measuring = found, context.exploring
-                    blamed = checked(context, found)
-                    if not blamed:
-                        break
-                    run.notes.extend(f"{one.rule} was left out: {one.problem}" for one in blamed)
-                    names = {one.rule for one in blamed}
-                    context.rules = tuple(rule for rule in context.rules if rule.name not in names)
-                    context.best = run.best = _before(blamed[0].before, names)
+        def of(base: Candidate) -> Iterator[Proposal]:
+            if base is not context.start:
+                found = searched(context, f"{self.name} after others", base, settings.steps, self.brief)
+                yield Proposal((found,) if found is not base else ())
+                return
+            before, most = context.reached, settings.steps
+            while True:
+                rules = context.rules
+                brief = self.brief if gives_way and not context.task.heavy and context.best is None else inf
+                found = searched(context, self.name, context.reached, most, brief)
+                yield Proposal((found,) if found is not before else (), best=found)
+                if context.rules is not rules:
+                    # without what was blamed: as many steps again, so that the number of steps alone decides what is found
+                    most = journal.first
+                elif goes_on(context.reached is not before):
+                    before, most = context.reached, settings.steps
                 else:
-                    run.checked.clear()
                     return
-                more = goes_on(context.reached is not before)
-                yield (found,) if found is not before else ()
 
         return of
 
 
-def checked(context: SearchContext, found: Candidate) -> Sequence[Blamed]:
-    """Makes what a search found a contender, or says which rules it must do without.
+def searched(
+    context: SearchContext,
+    who: str,
+    start: Candidate,
+    most: int | None,
+    brief: float = inf,
+    findings: Findings | None = None,
+) -> Candidate:
+    """Return the best that the strategy yields within limits (`SearchContext.limits`), by rules and by what was found beside them."""
+    settings = context.task.settings
+    limits = context.limits(who, most, brief)
+    if findings is None:
+        limits.on_built = context.front.add
+    best, clear = start, start.cost
+
+    def told(found: Candidate) -> None:
+        nonlocal best, clear
+        if found.cost < (1 - CLEAR) * clear:
+            clear = found.cost
+            limits.gained_clearly()
+        if found.cost < best.cost:
+            best = found if findings is None else findings.with_texts(found)
+            context.improved(best, limits.done)
+
+    grown: list[SearchedEGraph] = []
+    others: tuple[Source, ...] = ()
+    price: Callable[[Node], float | None] | None = None
+    if isinstance(settings.strategy, Mcts) and settings.strategy.mixed:
+        # kernels and derivations are moves, too
+        if with_kernels(settings):
+            task, until = context.task, Deadline(now=context.run.clock.now, outer=lambda: context.turn)
+            others, price = moves_of(task.rules, context.costs, task.imported.context.opset, task.sizes, until)
+        else:
+            context.note(no_compiler() or "no kernels: the model is to run with ONNX Runtime's own operators alone")
+    space = Space(
+        start, (Substitutions(context.rules), *others), context.costs, limits, settings.seed, settings.alpha, settings.layouts, told,
+        settings.budget or None, settings.steps, findings, price, context.note,
+        grown.extend if settings.dump_egraph is not None else None,
+    )  # fmt: skip
+    for found in settings.strategy.explore(space):
+        told(found)
+    if settings.dump_egraph is not None and not dumped(settings.dump_egraph, grown):
+        context.note(f"{settings.dump_egraph} was not written: the search made no e-graph")
+    if limits.interrupted:
+        raise KeyboardInterrupt
+    return best
+
+
+def dumped(path: Path, grown: Sequence[SearchedEGraph]) -> bool:
+    """Write e-graphs as one, in which each has its own roots; False, and no file, where there are none. Costs are seconds.
 
     Raises:
-        Unusable: import and export alone change what the model computes.
-        TimeUp: there was no time to check anything.
+        DslcError: E0903 where the file cannot be written.
     """
-    run, referenced = context.run, context.referenced
-    if any(one.candidate is found for one in run.checked):
-        return ()
-    if found is context.start:
-        canonical(context)
-        return ()
-    one = passed(referenced, run, context.start, found)
-    if isinstance(one, Contender):
-        run.passed(one)
-        run.clock.reached(CHECKED)
-        return ()
-    return one
-
-
-def canonical(context: SearchContext) -> None:
-    """The model as import and export leave it is a contender where that makes it smaller."""
-    run, checker = context.run, context.referenced.checker
-    if any(one.candidate is context.start for one in run.checked):
-        return
-    run.phase("comparing outputs")
-    if checker.operators(context.start) < context.task.size.operators:
-        found = checker.check(context.start)
-        if isinstance(found, Contender):
-            run.passed(found)
-
-
-def _before(found: Candidate, names: set[str]) -> Candidate:
-    """The last candidate on the way to one that no such rule had a part in."""
-    while any(step.rule in names for step in found.path()):
-        assert found.parent is not None
-        found = found.parent
-    return found
+    problems = [
+        ExtractionProblem(EGraphTable(egraph, price), [egraph.find(root) for root in egraph.roots])
+        for egraph, price in grown
+    ]
+    if not problems:
+        return False
+    write_file(path, json.dumps(written(*problems)))
+    return True

@@ -1,4 +1,4 @@
-"""Who is asked next, and until when: the one place where the time of a run is divided.
+"""The loop of a run: schedules generators by expected gain per second, checks what they propose, and divides the time.
 
 A generator and a candidate are an arm. Whichever promises the most seconds of the model's time for a second of its own has its turn;
 what it finds is checked at once, and timed where that takes no time; what it was worth counts when it is asked again. What checking,
@@ -13,67 +13,51 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
-from dslc.cost.cache import CostCache
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
-from dslc.deadline import TimeUp
+from dslc.deadline import OVER, TimeUp
 from dslc.ir.graph import Call
 from dslc.report import Asked
-from dslc.search.generators.kernels import has_kernels
-from dslc.search.generators.protocol import Generator, Proposer
-from dslc.search.generators.table import GENERATORS, HEAVY
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.runs.alone import PART as ALONE_PART
-from dslc.search.runs.alone import leans
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.generators.combine_findings import CombineFindings
+from dslc.search.generators.kernels import Kernels, has_kernels
+from dslc.search.generators.neighbourhood import Neighbourhood
+from dslc.search.generators.protocol import Generator, Proposal, Proposer, SearchContext
+from dslc.search.generators.region_rewrites import FURTHER, REGION_REWRITES
+from dslc.search.generators.rules import Rules
+from dslc.search.generators.standard_nodes import StandardNodes
 from dslc.search.runs.contenders import Contender
-from dslc.search.runs.context import SearchContext
-from dslc.search.runs.judge import judge_of
-from dslc.search.runs.progress import CHECKED, Tally
-from dslc.search.runs.proving import proved_again
-from dslc.search.runs.worth import deciding, expected
+from dslc.search.runs.proving import CULPRITS, checked, passed, smaller
+from dslc.search.runs.stages import deciding
+from dslc.search.runs.state import CHECKED, Tally
+from dslc.search.runs.without_library import PART, regresses_without_library
 
+# numbers of the scheduler; `benchmarks/anytime.py` shows them
+KEPT = 0.175  #: share of the budget that checking and timing have, where nothing says that they need more or less
+HEAVY = 0.28  #: the same for many weights: what writes, loads and compares them copies them each time
+LOADS = 8.0  #: they have so many times what loading the model takes
+MOST = 0.28  #: and no larger a share than this
+LEAST = 0.08  #: share that they have where nothing is found yet, or what was found is clearly faster
+SECONDS = 4.0  #: and no less than so many seconds
+STARTS = 12.0  #: and no less than so many times what loading the model takes
+RUNS = 200.0  #: and no less than so many of its runs
+CLEAR = 1.25  #: a prediction of so many times as fast needs few pairs of runs
+EARLY = 0.15  #: share of the budget that timing may take between turns
+ONCE = 0.075  #: share of the budget that timing may take after one turn
+ALONE = 0.06  #: share of the budget that a winner may take without its library
+TURN = 2.0  #: seconds that are worth a turn
+IDLE = 0.25  #: seconds of a turn without a new find, after which there is no time for what comes next
+OFTEN = 2  #: such turns in a row
+SURE = 2.0  #: observations that a prior counts for
+NEAR = 1.1  #: a candidate that costs so many times the best is asked about
+BASES = 2  #: candidates without kernels that are asked about beside the original and the best of the rules
 
-@dataclass(frozen=True, slots=True)
-class SchedulerTuning:
-    """Numbers of the scheduler; `benchmarks/anytime.py` shows them.
-
-    Attributes:
-        kept: the share of the budget that checking and timing have, where nothing says that they need more or less.
-        heavy: the same for many weights: what writes, loads and compares them copies them each time.
-        loads, most: they have so many times what loading the model takes, and no larger a share than this.
-        least: the share that they have where nothing is found yet, or what was found is clearly faster.
-        seconds, starts, runs: and no less than so many seconds, so many times what loading the model takes, and so many of its runs.
-        clear: what is predicted to be so many times as fast needs few pairs of runs.
-        early, once, alone: the shares of the budget that timing may take between turns, at all and after one of them, and that a winner
-            may take without its library.
-        turn: seconds that are worth a turn.
-        idle, often: seconds; who found nothing new in fewer so often in a row has no time for what it would do next.
-        sure: how many observations a prior counts for.
-        near: a candidate that costs so many times the best is asked about.
-        bases: so many candidates without kernels are asked about beside the original and the best of the rules.
-    """
-
-    kept: float = 0.175
-    heavy: float = 0.28
-    loads: float = 8.0
-    most: float = 0.28
-    least: float = 0.08
-    seconds: float = 4.0
-    starts: float = 12.0
-    runs: float = 200.0
-    clear: float = 1.25
-    early: float = 0.15
-    once: float = 0.075
-    alone: float = 0.06
-    turn: float = 2.0
-    idle: float = 0.25
-    often: int = 2
-    sure: float = 2.0
-    near: float = 1.1
-    bases: int = 2
-
-
-TUNING = SchedulerTuning()
+#: proposers of candidates; where two promise as much the first one is asked
+GENERATORS: tuple[Generator, ...] = (
+    Kernels(), Rules(), StandardNodes(), *REGION_REWRITES, CombineFindings(), Neighbourhood(), FURTHER,
+)  # fmt: skip
+#: of a model of heavy weights the best candidate stands alone, since each contender holds a copy of them
+HEAVY_GENERATORS: tuple[Generator, ...] = (Rules(),)
 
 
 @dataclass(slots=True, eq=False)
@@ -82,9 +66,9 @@ class Arm:
 
     generator: Generator
     base: Candidate
-    #: the share of the candidate's time that it might save at most; None: nobody looked yet
+    #: the share of the candidate's time that it might save at most; None before it was looked at
     promise: float | None = None
-    work: Iterator[Sequence[Candidate]] | None = None
+    work: Iterator[Proposal] | None = None
     seconds: float = 0.0
     turns: int = 0
     #: the share of the original's time that it saved beyond what was there before it
@@ -96,11 +80,9 @@ class Arm:
 
 @dataclass(slots=True)
 class Scheduler:
-    """The turns of all generators of one run."""
+    """The turns of all generators of one run: the one place that divides its time, and that writes its state while it is explored."""
 
     context: SearchContext
-    cache: CostCache
-    tuning: SchedulerTuning = TUNING
     generators: Sequence[Generator] = field(default_factory=lambda: GENERATORS)
     arms: list[Arm] = field(default_factory=list)
     #: what was proposed, and the graphs that were checked or need not be
@@ -108,10 +90,12 @@ class Scheduler:
     seen: set[int] = field(default_factory=set)
     #: seconds of timing between turns
     timed: float = 0.0
-    #: whether there was no time to check something
+    #: True where there was no time to check something
     unchecked: bool = False
-    #: whether timing has decided, and the rest of the time is nobody else's
+    #: True once timing has decided: the rest of the time is not needed
     spare: bool = False
+    #: times in a row that rules were blamed
+    _blames: int = 0
     #: graphs that were proposed
     _graphs: set[int] = field(default_factory=set)
     _proposers: dict[Generator, Proposer] = field(default_factory=dict)
@@ -121,54 +105,62 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         if self.context.task.heavy:
-            self.generators = HEAVY
+            self.generators = HEAVY_GENERATORS
         self._grow(self.context.start)
 
     # ---- the clock ---------------------------------------------------------------------------------------------
 
     def reserve(self) -> float:
-        """Seconds that checking, timing and writing the best so far need."""
-        context, tuning = self.context, self.tuning
+        """Return the seconds that checking, timing and writing the best so far need."""
+        context = self.context
         budget, load = context.run.clock.budget, context.referenced.load
         if budget == inf:
             return 0.0
-        runs = tuning.runs * context.referenced.seconds
-        least = min(tuning.most * budget, max(tuning.least * budget, tuning.seconds, tuning.starts * load, runs))
+        runs = RUNS * context.referenced.seconds
+        least = min(MOST * budget, max(LEAST * budget, SECONDS, STARTS * load, runs))
         if context.task.heavy:
-            return max(tuning.heavy * budget, least)
+            return max(HEAVY * budget, least)
         faster = context.start.cost / self._best_cost()
-        if self.spare or faster > tuning.clear or not self._anything():
+        if self.spare or faster > CLEAR or not self._anything():
             return least
-        told = context.task.writing + deciding(context.referenced, 1, faster) / (1 - ALONE_PART)
-        return max(least, min(tuning.most * budget, max(tuning.kept * budget, tuning.loads * load, told)))
+        told = context.task.writing + deciding(context.referenced, 1, faster) / (1 - PART)
+        return max(least, min(MOST * budget, max(KEPT * budget, LOADS * load, told)))
 
     def _anything(self) -> bool:
-        """Whether there is something to check and time beside the original in canonical form."""
+        """Return whether there is something to check and time beside the original in canonical form."""
         return any(one.candidate is not self.context.start for one in self.context.run.checked)
 
     def _best_cost(self) -> float:
-        """Seconds of the best that was checked, and stands without its library as far as is known."""
+        """Return the seconds of the best that was checked, and stands without its library as far as is known."""
         run = self.context.run
         return min(
-            (expected(run, one) for one in run.checked if one not in run.leaning), default=self.context.start.cost
+            (run.expected(one) for one in run.checked if one not in run.library_only), default=self.context.start.cost
         )
 
     # ---- whose turn it is ---------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Gives turns until the time for exploring is over, or nobody is left.
+        """Give turns until the time for exploring is over, or no arm is left.
 
         Raises:
             Unusable: import and export alone change what the model computes.
             TimeUp: there was no time to check anything.
         """
         run = self.context.run
-        while True:
-            self.context.exploring = self.context.measuring = run.clock.until(self.reserve())
-            arm = self._next()
-            if arm is None or self.context.exploring.left() < self.tuning.turn:
-                break
-            self._turn(arm)
+        try:
+            while True:
+                self.context.exploring = self.context.measuring = run.clock.until(self.reserve())
+                arm = self._next()
+                if arm is None or self.context.exploring.left() < TURN:
+                    break
+                self._turn(arm)
+            self._finish()
+        finally:
+            self._log()
+
+    def _finish(self) -> None:
+        """Check what was proposed, the cheapest first."""
+        run = self.context.run
         for one in sorted(self.candidates, key=lambda each: each.cost):
             try:
                 self._check(one)
@@ -181,38 +173,33 @@ class Scheduler:
             raise TimeUp
 
     def _next(self) -> Arm | None:
-        """The arm that promises most for a second; nobody is looked at before all that he might promise is most."""
+        """Return the arm that promises most for a second; none is looked at before all that it might promise is most."""
         while True:
-            arm = max(
-                (one for one in self.arms if not one.done and one.idle < self.tuning.often), key=self.rate, default=None
-            )
+            arm = max((one for one in self.arms if not one.done and one.idle < OFTEN), key=self.rate, default=None)
             if arm is None or arm.promise is not None:
                 return arm
-            self._look(arm)
-
-    def _look(self, arm: Arm) -> None:
-        try:
-            arm.promise = arm.generator.promise(self.context, arm.base)
-        except TimeUp:
-            arm.promise = 1.0
-        arm.done = arm.promise <= 0
+            try:
+                arm.promise = arm.generator.promise(self.context, arm.base)
+            except TimeUp:
+                arm.promise = 1.0
+            arm.done = arm.promise <= 0
 
     def rate(self, arm: Arm) -> float:
-        """The share of the model's time that a second of an arm is expected to save."""
-        prior, tuning = arm.generator.prior, self.tuning
+        """Return the share of the model's time that a second of an arm is expected to save."""
+        prior = arm.generator.prior
         own = [one for one in self.arms if one.generator is arm.generator and one.turns]
-        promised = tuning.sure + sum(one.promise or 0.0 for one in own)
-        gain = (tuning.sure * prior.gain + sum(one.gained for one in own)) / promised
+        promised = SURE + sum(one.promise or 0.0 for one in own)
+        gain = (SURE * prior.gain + sum(one.gained for one in own)) / promised
         ahead = self._cheapest() / max(arm.base.cost, 1e-12)
         promise = 1.0 if arm.promise is None else arm.promise
         spent = arm.seconds
-        if not arm.generator.gathers:
+        if not arm.generator.uses_findings:
             # what was sought in a candidate is not there in one that is hardly another
             spent += sum(self._alike(one.base, arm.base) * one.seconds for one in own if one is not arm)
         return gain * max(0.0, promise - arm.gained) * ahead**2 / (prior.seconds + spent)
 
     def _alike(self, a: Candidate, b: Candidate) -> float:
-        """The share of two candidates' working operators that they have in common, whatever these stand upon."""
+        """Return the share of two candidates' working operators that they have in common, whatever these stand upon."""
         if (a, b) not in self._shares:
             own, other = (
                 Counter(
@@ -226,7 +213,7 @@ class Scheduler:
         return self._shares[a, b]
 
     def _cheapest(self) -> float:
-        """Seconds of the cheapest candidate without kernels that somebody may be asked about."""
+        """Return the seconds of the cheapest candidate without kernels that may be asked about."""
         return min(arm.base.cost for arm in self.arms)
 
     # ---- a turn --------------------------------------------------------------------------------------------------
@@ -235,7 +222,10 @@ class Scheduler:
         context, run, generator = self.context, self.context.run, arm.generator
         began, before, known = run.clock.now(), self._best_cost(), run.found.count
         context.turn = context.exploring.part(generator.prior.share, generator.prior.most)
-        ends = run.clock.now() + max(self.tuning.turn, min(generator.prior.seconds, generator.prior.most))
+        if generator.phase == "searching":
+            # a search leaves to the next turn what it did not measure in this one; what is repeated measures nothing new
+            context.measuring = OVER if run.journal.repeats and isinstance(generator, Rules) else context.turn
+        ends = run.clock.now() + max(TURN, min(generator.prior.seconds, generator.prior.most))
         run.phase(generator.phase)
         new: list[Candidate] = []
         with run.turn(generator.name) as tally:
@@ -245,10 +235,18 @@ class Scheduler:
                         self._proposers[generator] = generator.begin(context)
                     arm.work = self._proposers[generator](arm.base)
                 for found in arm.work:
-                    for one in found:
+                    if found.best is not None and not self._adopt(found.best):
+                        if self._blames < CULPRITS:
+                            run.phase(generator.phase)
+                            continue
+                        run.checked.clear()
+                        arm.done = True
+                        break
+                    self._record(found, arm)
+                    for one in found.candidates:
                         self._add(one, generator, tally)
-                    new += found
-                    # who has a share of the time has used it
+                    new += found.candidates
+                    # a share of the time is used by now
                     if new or generator.prior.share < 1 or run.clock.now() >= ends or context.exploring.over:
                         break
                 else:
@@ -256,7 +254,7 @@ class Scheduler:
             except TimeUp:
                 arm.done = self.unchecked = True
         graphs = {hash(one.graph.outputs) for one in new}
-        idle = graphs <= self._graphs and run.clock.now() - began < self.tuning.idle
+        idle = graphs <= self._graphs and run.clock.now() - began < IDLE
         arm.idle = arm.idle + 1 if idle else 0
         self._graphs |= graphs
         with suppress(TimeUp):
@@ -270,39 +268,82 @@ class Scheduler:
             self._ask_again()
         if context.best is not None and context.best is not context.start:
             self._grow(context.best)
-            # nobody is asked about what rules have made better since
+            # what rules have made better since is not asked about
             before_it = context.best.path()[1:-1]
             for other in self.arms:
                 other.done = other.done or (not other.turns and other.base in before_it)
 
+    def _record(self, found: Proposal, arm: Arm) -> None:
+        """Write what else was found into the state of the run."""
+        run = self.context.run
+        run.costly.update(found.costly)
+        run.kernels.update(found.kernels)
+        for finding in found.findings:
+            run.found.add(finding)
+        for node, seconds in found.kernel_seconds.items():
+            run.kernel_seconds[node] = min(seconds, run.kernel_seconds.get(node, inf))
+        run.untaken.update(((origin, arm.base), lines) for origin, lines in found.untaken.items())
+
+    def _adopt(self, found: Candidate) -> bool:
+        """Take the best by rules, once it is checked; False where rules are to blame, which are left out from then on.
+
+        Raises:
+            Unusable: import and export alone change what the model computes.
+            TimeUp: there was no time to check anything.
+        """
+        context, run = self.context, self.context.run
+        context.best, one = found, None
+        if not any(each.candidate is found for each in run.checked):
+            new = found is not context.start
+            one = (
+                passed(context.referenced, run, context.start, found)
+                if new
+                else smaller(context.referenced, run, found)
+            )
+            if isinstance(one, Contender):
+                run.passed(one)
+                if new:
+                    run.clock.reached(CHECKED)
+        if not isinstance(one, list):
+            self._blames = 0
+            return True
+        run.notes.extend(f"{each.rule} was left out: {each.problem}" for each in one)
+        names = {each.rule for each in one}
+        context.rules = tuple(rule for rule in context.rules if rule.name not in names)
+        # the last candidate on the way that no such rule had a part in
+        path = one[0].before.path()
+        context.best = run.best = next((at.parent for at in path if at.parent and at.rule in names), path[-1])
+        self._blames += 1
+        return False
+
     def _ask_again(self) -> None:
-        """More was found: whoever goes by that has something to look at."""
+        """Give generators that go by findings another look, since there are more."""
         for arm in self.arms:
-            if arm.generator.gathers:
+            if arm.generator.uses_findings:
                 arm.promise, arm.work, arm.done, arm.idle = None, None, False, 0
 
     def _add(self, one: Candidate, generator: Generator, tally: Tally) -> None:
-        """Keeps what was proposed; without timing, predictions alone say what is better than the original."""
+        """Keep a proposal; without timing, predictions alone say what is better than the original."""
         tally.proposed.append(one)
         self._proposed_by.setdefault(one, generator)
         if self.context.task.settings.timing or one.cost < self.context.start.cost:
             self.candidates.append(one)
-        if one.cost < self.tuning.near * self._cheapest() and not has_kernels(one):
+        if one.cost < NEAR * self._cheapest() and not has_kernels(one):
             own = [arm.base for arm in self.arms if arm.base not in (self.context.start, self.context.best)]
-            if len({*own}) < self.tuning.bases or one.cost < min(base.cost for base in own):
+            if len({*own}) < BASES or one.cost < min(base.cost for base in own):
                 self._grow(one)
 
     def _grow(self, base: Candidate) -> None:
-        """Has everybody asked about one more candidate, but for who proposed it."""
+        """Have all generators asked about one more candidate, but for the one that proposed it."""
         if any(arm.base is base for arm in self.arms):
             return
         by = self._proposed_by.get(base)
-        self.arms += [Arm(one, base) for one in self.generators if one is not by or one.again]
+        self.arms += [Arm(one, base) for one in self.generators if one is not by or one.asks_own_results]
 
     # ---- what was found ------------------------------------------------------------------------------------------
 
     def _check(self, one: Candidate) -> None:
-        """Makes a candidate, once, one more contender, where its outputs and its rewrites are right. Raises TimeUp."""
+        """Make a candidate, once, one more contender, where its outputs and its rewrites are right. Raises TimeUp."""
         context, run = self.context, self.context.run
         key = hash(one.graph.outputs)
         if key in self.seen or any(each.candidate is one for each in run.checked):
@@ -313,66 +354,61 @@ class Scheduler:
             raise TimeUp
         self.seen.add(key)
         run.phase("comparing outputs")
-        found = context.referenced.checker.check(one)
+        found = checked(context.referenced, run, one, until)
         run.spares.fill()
-        if isinstance(found, Contender) and proved_again(context.referenced, run, one, until).usable:
+        if found is not None:
             run.passed(found)
             run.clock.reached(CHECKED)
 
     def _decide(self) -> None:
-        """Times what is there, where it is clear and that takes little time: it is not lost then, and says what it is worth."""
-        context, run, tuning = self.context, self.context.run, self.tuning
-        task, judge = context.task, run.judges.get(False)
-        sure = [one for one in run.checked if judge is not None and judge.so_far(one) is not None]
-        known = min((expected(run, one) for one in sure if one not in run.leaning), default=context.start.cost)
-        new = [one for one in run.checked if one not in sure and expected(run, one) * tuning.clear < known]
+        """Time the contenders, where they are clear and that takes little time: it is not lost then, and says what they are worth."""
+        context, run = self.context, self.context.run
+        task = context.task
+        sure = [one for one in run.checked if run.timing(one) is not None]
+        known = min((run.expected(one) for one in sure if one not in run.library_only), default=context.start.cost)
+        new = [one for one in run.checked if one not in sure and run.expected(one) * CLEAR < known]
         # what decides at the end has its own time, and what is timed now is known then
         left = run.clock.left() - self.reserve() / 2
         budget = task.settings.budget
-        seconds = min(left, tuning.early * budget - self.timed, tuning.once * budget)
+        seconds = min(left, EARLY * budget - self.timed, ONCE * budget)
         if not new or not task.settings.timing or not task.target.measured or seconds <= 0 or run.journal.repeats:
             return
         run.phase("timing")
         began = run.clock.now()
         with suppress(TimeUp, WorkerFailed, MemoryShort), context.halted():
-            winner = judge_of(context.referenced, self.cache, run).decide(new, seconds).winner
-            left = min(left - (run.clock.now() - began), tuning.alone * budget)
-            slow = None if winner is None else leans(context.referenced, new[winner], left, self.cache, run)
-            if winner is not None and slow is not None:
-                run.leaning[new[winner]] = slow
+            winner = context.referenced.benchmark.decide(new, seconds).winner
+            if winner is not None:
+                left = min(left - (run.clock.now() - began), ALONE * budget)
+                slow = regresses_without_library(context.referenced, new[winner], left, run)
+                if slow is not None:
+                    run.library_only[new[winner]] = slow
         self.timed += run.clock.now() - began
         run.spares.fill()
 
     # ---- what is told --------------------------------------------------------------------------------------------
 
     def _cuts(self) -> None:
-        """Says whose work there was no time for."""
+        """Say for which phases there was no time."""
         clock = self.context.run.clock
         phases = {arm.generator.phase for arm in self.arms}
-        unfinished = {arm.generator.phase for arm in self.arms if not arm.done and arm.generator.needed}
+        unfinished = {arm.generator.phase for arm in self.arms if not arm.done and arm.generator.reported_if_skipped}
         clock.resume(phases - unfinished)
         for phase in unfinished:
             clock.cut(phase)
 
-    def plan(self) -> dict[str, float]:
-        """Seconds of the budget that may be gone when each part of the run ends."""
-        budget = self.context.run.clock.budget
-        return {"exploring": round(budget - self.reserve(), 3), "timing": budget} if 0 < budget < inf else {}
-
-    def asked(self) -> list[Asked]:
-        """Everybody who was asked, or was to be, for a report: what they promised, took and gained."""
-        bases = list(dict.fromkeys(arm.base for arm in self.arms))
-        return [
+    def _log(self) -> None:
+        """Keep the plan of the budget for the report, and every arm: what it promised, took and gained."""
+        run = self.context.run
+        budget = run.clock.budget
+        if 0 < budget < inf:
+            run.plan = {"exploring": round(budget - self.reserve(), 3), "timing": budget}
+        bases = dict.fromkeys(arm.base for arm in self.arms)
+        names: dict[Candidate | None, str] = {one: f"candidate {k}: {one.rule}" for k, one in enumerate(bases)}
+        names |= {self.context.best: "the best of the rules", self.context.start: "the original"}
+        run.asked = tuple(
             Asked(
-                arm.generator.name, self._name(bases, arm.base), round(arm.promise or 0.0, 4), arm.generator.prior.seconds, arm.turns,
+                arm.generator.name, names[arm.base], round(arm.promise or 0.0, 4), arm.generator.prior.seconds, arm.turns,
                 round(arm.seconds, 3), round(arm.gained, 4), arm.done,
             )
             for arm in sorted(self.arms, key=lambda one: -one.seconds) if arm.promise and (arm.turns or not arm.done)
-        ]  # fmt: skip
-
-    def _name(self, bases: Sequence[Candidate], base: Candidate) -> str:
-        if base is self.context.start:
-            return "the original"
-        if base is self.context.best:
-            return "the best of the rules"
-        return f"candidate {bases.index(base)}: {base.rule}"
+        )  # fmt: skip

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
 
 from dslc.deadline import TimeUp
 from dslc.errors import DslcError
 from dslc.ir.graph import Call
-from dslc.search.generators.protocol import Prior, Proposer
-from dslc.search.generators.searches import limits_of
-from dslc.search.rewrites.candidate import Candidate, Limits
-from dslc.search.rewrites.sweep import SweepState, everywhere
-from dslc.search.rewrites.written import unsaid_in
-from dslc.search.runs.context import SearchContext
+from dslc.search.candidates.candidate import Candidate, Limits
+from dslc.search.candidates.export import unsaid_in
+from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.strategies.sweep import SweepState, everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +24,9 @@ class StandardNodes:
 
     name: str = "plain nodes"
     phase: str = "searching"
-    needed: bool = False
-    again: bool = False
-    gathers: bool = False
+    reported_if_skipped: bool = False
+    asks_own_results: bool = False
+    uses_findings: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.05, seconds=1.0))
     steps: int = 3000
 
@@ -38,14 +36,14 @@ class StandardNodes:
         return 1.0 if settings.timing and not settings.library_only and _unsaid(context, base) else 0.0
 
     def begin(self, context: SearchContext) -> Proposer:
-        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
-            limits, at = limits_of(context, self.name, self.steps), base
+        def of(base: Candidate) -> Iterator[Proposal]:
+            limits, at = context.limits(self.name, self.steps), base
             while left := _unsaid(context, at):
                 found = _said(context, at, left, limits)
                 if found is None:
                     return
                 at = found
-            yield (at,)
+            yield Proposal((at,))
 
         return of
 
@@ -57,7 +55,7 @@ def _said(context: SearchContext, base: Candidate, left: frozenset[str], limits:
         operators = [site.operator for site in rule.left.sites]
         if len(operators) == 1 and operators[0] in left:
             try:
-                found = everywhere(state, rule, context.costs, limits, -inf, inf)
+                found = everywhere(state, rule, limits, -inf, inf)
             except TimeUp:
                 break
             if (

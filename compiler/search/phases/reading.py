@@ -11,6 +11,7 @@ from dslc.cost.inputs import given_inputs
 from dslc.deadline import Deadline
 from dslc.errors import error
 from dslc.folders import cache_folder
+from dslc.onnx.functions import inlined
 from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
@@ -18,13 +19,22 @@ from dslc.onnx.pytorch import from_file, is_program_file
 from dslc.onnx.types import complete_bind
 from dslc.prove.evidence.dependencies import settle_traits, trust_locks
 from dslc.prove.verdict import RuleVerdict
+from dslc.report import Report
+from dslc.search.options.settings import Settings
 from dslc.search.phases.writing import size_of
-from dslc.search.rewrites.rulesets import AppliedRule, applied_rules, chosen_rules, left_out, not_standard
-from dslc.search.rewrites.statuses import LATE, statuses, usable
-from dslc.search.runs.compiling import with_kernels
-from dslc.search.runs.progress import Run
-from dslc.search.runs.settings import Settings
-from dslc.search.runs.stages import Proven, Task
+from dslc.search.runs.contenders import with_kernels
+from dslc.search.runs.selection import (
+    LATE,
+    AppliedRule,
+    applied_rules,
+    chosen_rules,
+    left_out,
+    not_standard,
+    statuses,
+    usable,
+)
+from dslc.search.runs.stages import Optimized, Proven, Task
+from dslc.search.runs.state import RunState
 from dslc.semantics.library import load_many, modules_of, standard
 from dslc.semantics.trust import belongs
 
@@ -33,7 +43,7 @@ WRITING = 0.5  #: seconds that writing the result takes
 READ = 0.3  #: part of the time of reading the model that writing takes beside that
 
 
-def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
+def read(source: str | Path | ModelProto, settings: Settings, run: RunState) -> Task:
     """The rules that were asked for, and the model as a graph."""
     run.phase("reading", "reading the model's file")
     began = run.clock.seconds
@@ -81,12 +91,12 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     )
 
 
-def _proving(run: Run, settings: Settings) -> Deadline:
-    """When the proofs of rules and laws end that nobody has proved here."""
+def _proving(run: RunState, settings: Settings) -> Deadline:
+    """Return the end of the proofs of rules and laws that are not proved here yet."""
     return run.clock.until().part(most=PROOFS * settings.budget or inf)
 
 
-def prove_rules(task: Task, run: Run) -> Proven:
+def prove_rules(task: Task, run: RunState) -> Proven:
     """The rules that are proved or allowed; what is left out is noted, where a user asked for it."""
     run.phase("proving rules", "looking up proofs")
     settings = task.settings
@@ -103,7 +113,7 @@ def prove_rules(task: Task, run: Run) -> Proven:
     out |= unused
     if any(verdict.reason == LATE for verdict in out.values()):
         run.cut("proving rules")
-    # of the standard library nobody asked for these rules by name
+    # rules of the standard library were not asked for by name
     asked = list(out) if settings.only or settings.apply else not_standard(out)
     run.notes += [_why_left_out(name, out[name]) for name in asked]
     return Proven(task, tuple(used), verdicts, tuple([AppliedRule(rule, always[rule.name]) for rule in kept]))
@@ -114,3 +124,21 @@ def _why_left_out(name: str, verdict: RuleVerdict) -> str:
         return f"{name} was left out: it is refuted; `dslc verify` shows where its sides differ"
     why = f" ({LATE}; `dslc verify` proves it)" if verdict.reason == LATE else ""
     return f"{name} was left out: it is {verdict.status}{why}; `--allow {verdict.status}` uses it"
+
+
+def unread(settings: Settings, run: RunState) -> Optimized:
+    """Return the original, where reading the rules and the model was interrupted.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted before the model's file was read.
+    """
+    if run.original is None:
+        raise KeyboardInterrupt
+    model, where = run.original
+    size = size_of(model)
+    report = Report(
+        where, str(settings.target().machine), round(run.clock.seconds, 3), ratio=1.0, before=size, after=size, interrupted=True,
+        reason="interrupted while rules and the model were read", notes=tuple(run.notes), budget=settings.budget,
+        phases={name: round(seconds, 3) for name, seconds in run.clock.phases.items()},
+    )  # fmt: skip
+    return Optimized(inlined(model) if settings.portable == "inline" else model, report)

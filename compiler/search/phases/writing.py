@@ -2,39 +2,72 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from importlib import metadata
+from itertools import chain
 from math import inf
+from types import MappingProxyType
 
 from onnx import ModelProto
 
+from dslc.cost.process import ModelFile, profiled
+from dslc.cost.targets import OwnKernels
 from dslc.onnx.describe import counts, note
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import inlined
+from dslc.onnx.picture import compared, pictured
 from dslc.onnx.runtime import accepted
-from dslc.report import Counts, Generator, PairMs, PhaseSpan, Report, Sizes, Without
-from dslc.search.phases.details import detailed
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rulesets import not_standard
+from dslc.prove.verdict import RuleVerdict
+from dslc.report import Counts, Details, Generator, PairMs, PhaseSpan, Report, Sizes, Step, Turn, Without
+from dslc.reporting.data import KernelCode, Picture
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.candidates.export import graph_as_kernels, texts_of
+from dslc.search.region_rewrites.validate import Validated
 from dslc.search.runs.contenders import Contender
 from dslc.search.runs.planning import with_plan
-from dslc.search.runs.progress import Run
-from dslc.search.runs.proving import proved_again
+from dslc.search.runs.proving import named_rules, proved_again, status_of
+from dslc.search.runs.selection import not_standard
 from dslc.search.runs.stages import Finished, Optimized, Task
-from dslc.search.runs.steps import nonfinite, steps_of, story_of
-from dslc.search.runs.tuning import EARLY
-from dslc.semantics.numerics import NONFINITE
+from dslc.search.runs.state import RunState
+from dslc.semantics.definitions import DerivationDef, SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.semantics.numerics import NONFINITE, keeps_nonfinite
 from dslc.syntax.vocabulary import NUMERICS
+from dslc.version import __version__
+
+PROFILING = 4.0  #: seconds that profiling the nodes of a model may take
+PROFILED = 0.5  #: share of what is left of the budget that profiling may take
+EARLY = 0.15  #: share of the budget that a run leaves before its report says why
 
 
-def write(finished: Finished, run: Run) -> Optimized:
-    """The model and the report; where it goes is the caller's matter."""
-    report = replace(_measured(finished, run), interrupted=finished.interrupted)
-    if finished.contender is None:
-        return _original(finished, report, run)
-    return _rewritten(finished, finished.contender, report, run)
+def write(finished: Finished, run: RunState) -> Optimized:
+    """Return the model and the report; where it goes is the caller's matter."""
+    task, verdicts = finished.task, finished.verdicts
+    report = replace(
+        _begun(task), steps_done=run.journal.first, measured=run.measured, reason=finished.reason,
+        predicted_ratio=finished.predicted, interrupted=finished.interrupted,
+    )  # fmt: skip
+    if verdicts:
+        sizes = tuple(
+            Sizes(
+                dict(bind), v.before * 1e3, v.after * 1e3, v.ratio.ratio, v.ratio.low, v.ratio.high,
+                tuple(PairMs(one.before * 1e3, one.after * 1e3, one.generation, one.base_first) for one in v.rounds),
+            )
+            for bind, v in zip(task.settings.bind or ({},), verdicts, strict=True)
+        )  # fmt: skip
+        report = replace(report, before_ms=verdicts[0].before * 1e3, sizes=sizes)
+    if finished.contender is not None:
+        return _rewritten(finished, finished.contender, report, run)
+    report = replace(report, kept_original=True, ratio=1.0, after=report.before)
+    if verdicts:
+        report = replace(report, after_ms=report.before_ms, ratio_low=1.0, ratio_high=1.0, max_rel_error=0.0)
+    model = _with_plan(_portable(task, task.model), task, run)
+    return Optimized(model, _complete(task, replace(report, details=detailed(task, run, report, model)), run))
 
 
-def _with_plan(model: ModelProto, task: Task, run: Run) -> ModelProto:
+def _with_plan(model: ModelProto, task: Task, run: RunState) -> ModelProto:
     """A model with its plan, where the target has one; what is said of it goes into the notes."""
     if task.target.measured:
         return model
@@ -44,7 +77,7 @@ def _with_plan(model: ModelProto, task: Task, run: Run) -> ModelProto:
     return planned
 
 
-def canonical(task: Task, run: Run) -> Optimized:
+def canonical(task: Task, run: RunState) -> Optimized:
     """The model as import and export leave it, where there is no time for anything else."""
     imported = task.imported
     for fewest in (False, True):
@@ -68,6 +101,7 @@ def _portable(task: Task, model: ModelProto) -> ModelProto:
 
 
 def size_of(model: ModelProto) -> Counts:
+    """Return the counts of a model."""
     return Counts(*counts(model))
 
 
@@ -75,50 +109,18 @@ def _begun(task: Task) -> Report:
     return Report(task.where, str(task.machine), 0.0, before=task.size, rules=task.rules.digest)
 
 
-def _measured(finished: Finished, run: Run) -> Report:
-    """What was measured, whichever model is written."""
-    report, verdicts = _begun(finished.task), finished.verdicts
-    if run.explored is not None:
-        report = replace(report, steps_done=run.explored.steps, measured=run.explored.measured)
-    elif run.journal.begun:
-        report = replace(report, steps_done=run.journal.first)
-    report = replace(report, reason=finished.reason, predicted_ratio=finished.predicted)
-    if not verdicts:
-        return report
-    binds = finished.task.settings.bind or ({},)
-    sizes = tuple(
-        Sizes(
-            dict(bind),
-            v.before * 1e3,
-            v.after * 1e3,
-            v.ratio.ratio,
-            v.ratio.low,
-            v.ratio.high,
-            tuple(PairMs(one.before * 1e3, one.after * 1e3, one.generation, one.base_first) for one in v.rounds),
-        )
-        for bind, v in zip(binds, verdicts, strict=True)
-    )
-    return replace(report, before_ms=verdicts[0].before * 1e3, sizes=sizes)
-
-
-def _original(finished: Finished, report: Report, run: Run) -> Optimized:
-    report = replace(report, kept_original=True, ratio=1.0, after=report.before)
-    if finished.verdicts:
-        report = replace(report, after_ms=report.before_ms, ratio_low=1.0, ratio_high=1.0, max_rel_error=0.0)
-    model = _with_plan(_portable(finished.task, finished.task.model), finished.task, run)
-    report = replace(report, details=detailed(finished.task, run, report, model))
-    return Optimized(model, _complete(finished.task, report, run))
-
-
-def _rewritten(finished: Finished, contender: Contender, report: Report, run: Run) -> Optimized:
+def _rewritten(finished: Finished, contender: Contender, report: Report, run: RunState) -> Optimized:
     assert run.referenced is not None
     task, model, verdicts = finished.task, contender.model, finished.verdicts
     proofs = proved_again(run.referenced, run, contender.candidate)
     places = run.referenced.checker.story.of(contender.candidate).places
     steps = steps_of(contender.candidate, run.referenced.proven.verdicts, proofs, places, task.rules)
+    seconds = {one.candidate: timed.after for one in run.checked if (timed := run.timing(one)) is not None}
+    if verdicts:
+        seconds[contender.candidate] = verdicts[0].after
     report = replace(
         report, kept_original=False, max_rel_error=contender.error, steps=steps, after=size_of(model),
-        story=story_of(contender.candidate, _measured_seconds(contender, finished, run)),
+        story=story_of(contender.candidate, seconds),
     )  # fmt: skip
     run.notes += [line for step in contender.candidate.path() for line in run.kernels.get(step, ())]
     if loose := nonfinite(steps, task.rules):
@@ -144,16 +146,8 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
     return Optimized(model, _complete(task, report, run))
 
 
-def _measured_seconds(contender: Contender, finished: Finished, run: Run) -> dict[Candidate, float]:
-    """Seconds of the candidates that were timed in this run, and of the one that is written, at the first choice of sizes."""
-    judge = run.judges.get(False)
-    known = [(one.candidate, None if judge is None else judge.so_far(one)) for one in run.checked]
-    found = {candidate: verdict.after for candidate, verdict in known if verdict is not None}
-    return found | ({contender.candidate: finished.verdicts[0].after} if finished.verdicts else {})
-
-
-def _generators(run: Run, contender: Contender | None = None) -> tuple[Generator, ...]:
-    """Who offered what, and what became of it."""
+def _generators(run: RunState, contender: Contender | None = None) -> tuple[Generator, ...]:
+    """Return the counts of proposals by generator, and what became of them."""
     path = set(contender.candidate.path()) if contender is not None else set()
     return tuple(
         Generator(
@@ -164,12 +158,12 @@ def _generators(run: Run, contender: Contender | None = None) -> tuple[Generator
     )  # fmt: skip
 
 
-def _complete(task: Task, report: Report, run: Run) -> Report:
+def _complete(task: Task, report: Report, run: RunState) -> Report:
     """The report with what the run as a whole took, and what there is to say about it."""
     asked = run.unrunnable if task.settings.only else not_standard(run.unrunnable)
     why = "ONNX Runtime cannot run what it builds, or ONNX cannot say it; an operator without an `onnx` clause would be a kernel"
     run.notes += [f"{name} was not used: {why}" for name in asked]
-    for line in (line for lines in run.untaken.values() for line in lines):
+    for line in chain.from_iterable(run.untaken.values()):
         run.note(line)
     left = run.clock.left()
     early = EARLY * task.settings.budget < left < inf and not report.interrupted
@@ -179,7 +173,8 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
         if run.clock.starved:
             run.note(f"the process got {run.clock.processor:.0f} s of processor time in {run.clock.seconds:.0f} s")
     elif early and not run.journal.repeats:
-        run.note(f"ended {left:.0f} s before its budget: {_why_early(run)}")
+        why = "the search gained nothing any more (--patience)" if run.journal.idle else "nothing was left to try"
+        run.note(f"ended {left:.0f} s before its budget: {why}")
     return replace(
         report,
         seconds=round(run.clock.seconds, 3),
@@ -191,10 +186,138 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
         notes=tuple(dict.fromkeys(run.notes)),
         timeline=tuple(PhaseSpan(name, round(begin, 3), round(end, 3)) for name, begin, end in run.clock.timeline()),
         generators=report.generators or _generators(run),
-        asked=() if run.scheduled is None else tuple(run.scheduled.asked()),
+        asked=run.asked,
     )
 
 
-def _why_early(run: Run) -> str:
-    idle = run.journal.idle
-    return "the search gained nothing any more (--patience)" if idle else "nothing was left to try"
+#: whose versions decide what a run does
+PACKAGES = ("onnx", "onnxruntime", "numpy")
+
+
+def detailed(
+    task: Task, run: RunState, report: Report, model: ModelProto, contender: Contender | None = None
+) -> Details | None:
+    """Return what a page shows; None where it was not asked for.
+
+    `contender` is what was written as `model`, None for the original.
+    """
+    if not task.settings.detailed:
+        return None
+    run.phase("profiling")
+    replaced: dict[str, list[str]] = {}
+    for step in report.steps:
+        for place in step.places:
+            replaced.setdefault(place, []).append(step.rule)
+    original = pictured(task.model)
+    before, after = compared(original, pictured(model), replaced, [step.rule for step in report.steps])
+    if run.referenced is not None and task.target.measured and not report.interrupted:
+        seconds = min(PROFILING, PROFILED * run.clock.left() / 2)
+        before = _with_times(before, task.model, run.referenced.file, run, seconds)
+        after = before if contender is None else _with_times(after, model, contender.file, run, seconds)
+    built = task.target.kernels is OwnKernels.BUILT
+    kernels = () if contender is None or not built else _kernels(task, contender, model)
+    processor = str(task.machine.processor) if built else ""
+    return Details(before, after, kernels, processor, versions(), task.settings.command, run.plan)
+
+
+def versions() -> dict[str, str]:
+    """Versions of dslc, of Python and of what decides what a run does."""
+    found = {"dslc": __version__, "Python": sys.version.split()[0]}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _with_times(picture: Picture, model: ModelProto, file: ModelFile, run: RunState, seconds: float) -> Picture:
+    """The picture of a model with what its nodes take where the runtime still calls them so."""
+    assert run.referenced is not None
+    feeds = run.referenced.inputs[0].feeds[0]
+    times = profiled(file, feeds, run.referenced.task.machine.threads, seconds)
+    # the runtime names nodes that have no name by their place
+    placed = {
+        f"{node.op_type}_{k}": next(iter(node.output), "") for k, node in enumerate(model.graph.node) if not node.name
+    }
+    times = tuple(replace(one, name=placed.get(one.name, one.name)) for one in times)
+    known: dict[str, float] = {}
+    for one in times:
+        # what the runtime made of a node has a name of its node's, or of what that gives
+        name = one.name.removeprefix("fused ").removesuffix("_nchwc")
+        known[name] = known.get(name, 0.0) + one.milliseconds
+    timed = (
+        next((known[name] for name in (node.name, *node.outputs) if name in known), None) for node in picture.nodes
+    )
+    nodes = tuple(replace(node, milliseconds=ms) for node, ms in zip(picture.nodes, timed, strict=True))
+    return replace(picture, times=times, nodes=nodes)
+
+
+def _kernels(task: Task, contender: Contender, model: ModelProto) -> tuple[KernelCode, ...]:
+    """The C++ of the kernels of a model, with the nodes that run each."""
+    context = task.imported.context
+    graph = graph_as_kernels(task.rules, contender.candidate.graph, context)
+    texts = texts_of(task.rules, graph.outputs, context.opset, contender.candidate.kernels, task.machine.processor)
+    users: dict[str, list[str]] = {}
+    for node in model.graph.node:
+        if node.op_type in texts:
+            users.setdefault(node.op_type, []).append(node.name or next(iter(node.output), ""))
+    return tuple(KernelCode(name, tuple(nodes), texts[name].text) for name, nodes in users.items())
+
+
+def steps_of(
+    candidate: Candidate, verdicts: Mapping[str, RuleVerdict], validated: Validated, places: Iterable[tuple[str, str]],
+    rules: Rules,
+) -> tuple[Step, ...]:  # fmt: skip
+    """Return for every rule of a candidate's path how often it was applied, what that was predicted to save, its proof, and where.
+
+    `rules` say what it is.
+    """
+    where: dict[str, dict[str, None]] = {}
+    for rule, place in places:
+        where.setdefault(rule, {})[place] = None
+    total: dict[str, tuple[int, float]] = {}
+    for step in candidate.path():
+        if step.rule:
+            count, gain = total.get(step.rule, (0, 0.0))
+            total[step.rule] = (count + step.count, gain + step.gain)
+    out = [
+        Step(
+            name,
+            count,
+            gain * 1e3,
+            _status(name, verdicts, validated),
+            validated.how.get(name, ""),
+            tuple(where.get(name, ())),
+            "\n\n".join(dict.fromkeys(one.syntax.span.text for one in _definitions(name, rules).values())),
+        )
+        for name, (count, gain) in total.items()
+    ]
+    return tuple(sorted(out, key=lambda step: -step.gain_ms))
+
+
+def nonfinite(steps: Iterable[Step], rules: Rules) -> tuple[str, ...]:
+    """Return the names of those rules of the steps that say that they change infinities, NaN and overflows."""
+    found = {name: one for step in steps for name, one in _definitions(step.rule, rules).items()}
+    return tuple(name for name, one in found.items() if not keeps_nonfinite(one.syntax))
+
+
+def _definitions(step: str, rules: Rules) -> dict[str, SubstitutionDef | DerivationDef]:
+    """Return the rules that a step names, as their libraries have them."""
+    known: dict[str, SubstitutionDef | DerivationDef] = {**rules.derivations, **rules.substitutions}
+    return {one: known[one] for one in named_rules(step) if one in known}
+
+
+def story_of(candidate: Candidate, measured: Mapping[Candidate, float] = MappingProxyType({})) -> tuple[Turn, ...]:
+    """The steps of a candidate's path in their order; `measured` has the seconds of the candidates that were timed."""
+    steps = [step for step in candidate.path() if step.rule]
+    timed = [measured[step] * 1e3 if step in measured else None for step in steps]
+    return tuple(
+        [Turn(one.rule, one.count, one.cost * 1e3, one.gain * 1e3, ms) for one, ms in zip(steps, timed, strict=True)]
+    )
+
+
+def _status(name: str, verdicts: Mapping[str, RuleVerdict], validated: Validated) -> str:
+    """Return the status of its rules; a step of derivations has no rules, and was proved as it is."""
+    status = status_of(name, verdicts)
+    return "proved" if status == "undecided" and validated.how.get(name) == "exact" else status

@@ -22,10 +22,10 @@ from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, to
 from dslc.ir.holes import abstracted
 from dslc.ir.scalar import Read
 from dslc.match.forms import forms, has_form
+from dslc.search.candidates.export import readable
 from dslc.search.region_rewrites.fusions import fact_of_kernel
 from dslc.search.region_rewrites.region_log import HotRegion, MeasuredRewrite
 from dslc.search.region_rewrites.validate import Known, validate
-from dslc.search.rewrites.written import readable
 from dslc.semantics.library import Rules
 
 #: part that another form takes of what is estimated for it: its products are those of matrices, of which caches

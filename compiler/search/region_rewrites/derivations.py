@@ -23,6 +23,7 @@ from dslc.ir.graph import Call, Graph, Node, Value, replace
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Read
 from dslc.prove.garbage import gc_paused
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.background import DerivedOperator, Task
 from dslc.search.region_rewrites.expressions import as_one, expanded, factors, is_sized, same, windows
 from dslc.search.region_rewrites.fusions import kernel_facts
@@ -34,7 +35,6 @@ from dslc.search.region_rewrites.region_log import (
     SkippedRewrite,
     WhyOpen,
 )
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules, load_many
 

@@ -19,11 +19,9 @@ from dslc.ir.graph import Graph, Kernel, Node, Value, rebuild, with_args
 from dslc.ir.holes import instantiated
 from dslc.ir.places import places_of
 from dslc.match import CompiledRule
+from dslc.search.candidates.candidate import Candidate, Limits, Progress, disjoint, least_gain, rewritten
 from dslc.search.region_rewrites.fusions import describe_kernel, fact_of_kernel, kernel_facts
 from dslc.search.region_rewrites.region_log import MeasuredRewrite
-from dslc.search.rewrites.candidate import Candidate, Limits, Progress
-from dslc.search.rewrites.rewriting import disjoint, rewritten
-from dslc.search.rewrites.sweep import least_gain
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from dslc.fuse.templates import Templates
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Kernel, Value, kernel_value, replace
 from dslc.match.forms import stated_error
-from dslc.search.rewrites.candidate import KERNELS, Candidate
+from dslc.search.candidates.candidate import KERNELS, Candidate
 from dslc.semantics.library import Rules
 
 LEAST = 0.02  #: share of what it was made of that a graph takes at least, by prediction

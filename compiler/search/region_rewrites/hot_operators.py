@@ -13,11 +13,11 @@ from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, Value
 from dslc.ir.holes import abstracted, leaves_of
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.background import BackgroundSearch, DerivedOperator
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.expressions import is_moved, is_static, reductions
 from dslc.search.region_rewrites.region_log import HotRegion, MatchSite, RejectedByEstimate, SkippedRewrite, Visit
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.library import Rules
 
 SHARE = 0.05  #: share of a model that equal regions must take together

@@ -20,11 +20,11 @@ from dslc.ir.graph import Call, Graph, Kernel, Node, Scope, ScopeNode, Value, re
 from dslc.ir.holes import abstracted, instantiated, leaves_of, program
 from dslc.ir.scalar import num, read, traversal
 from dslc.prove.exact import Equal, compare
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.hot_operators import site_of
 from dslc.search.region_rewrites.mutants import Mutants
 from dslc.search.region_rewrites.region_log import HotRegion, MatchSite, Visit
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch

@@ -31,12 +31,12 @@ from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of, re
 from dslc.mutate.search import search
 from dslc.prove.garbage import gc_paused
 from dslc.prove.partial.rules import percent
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.background import DerivedOperator, Task
 from dslc.search.region_rewrites.derivations import DEARER
 from dslc.search.region_rewrites.expressions import expanded, is_static
 from dslc.search.region_rewrites.hot_operators import HotOperators, turn
 from dslc.search.region_rewrites.region_log import HotRegion, MatchSite
-from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch

@@ -12,11 +12,11 @@ from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of, program
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.derivations import Derivations, rule_of
 from dslc.search.region_rewrites.hot_operators import site_of
 from dslc.search.region_rewrites.region_log import HotRegion, MatchSite, Visit
-from dslc.search.rewrites.candidate import Candidate
 
 EACH = 24  #: programs of each of two nodes that are combined
 PAIRS = 4  #: pairs of nodes that are looked at

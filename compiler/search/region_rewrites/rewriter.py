@@ -15,6 +15,7 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Node, Value
 from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.match.forms import has_form
+from dslc.search.candidates.candidate import Candidate, imaged
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.expressions import factors, windows
 from dslc.search.region_rewrites.region_log import (
@@ -26,8 +27,6 @@ from dslc.search.region_rewrites.region_log import (
     Visit,
     WhyOpen,
 )
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rewriting import imaged
 
 #: times as fast as its nodes that a program must be to be tried as one kernel: the runtime's products are faster
 WHOLE = 1.2

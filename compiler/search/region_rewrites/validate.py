@@ -34,8 +34,7 @@ from dslc.prove.counterexample import text_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.field.prover import compare_values
 from dslc.prove.sizes import at_sizes
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rewriting import rewritings
+from dslc.search.candidates.candidate import Candidate, rewritings
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules

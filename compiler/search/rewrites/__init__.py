@@ -1,1 +1,1 @@
-"""Candidates, and what rewrites the graph of one: regions, stages by size, layouts, constants, chains of rules."""
+"""Rewrites of whole graphs beside rules: calls of associative operators as one, and other layouts."""

@@ -13,9 +13,7 @@ from itertools import chain, combinations
 
 from dslc.ir.graph import Call, Graph, Node, Value
 from dslc.match import CompiledRule, GraphIndex, find_matches
-from dslc.match.apply import replacements
-from dslc.match.recipe import Refused
-from dslc.search.rewrites.rewriting import rewritten
+from dslc.search.candidates.candidate import disjoint, replaced, rewritten
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t
 
@@ -32,7 +30,7 @@ class Layouts:
     settling: tuple[CompiledRule, ...]
 
     def concern(self, nodes: Collection[Node]) -> bool:
-        """Whether some of these nodes may have another layout."""
+        """Return whether some of these nodes may have another layout."""
         operators = {site.operator for rule in self.choices for site in rule.left.sites}
         return any(isinstance(node, Call) and node.op in operators for node in nodes)
 
@@ -51,7 +49,7 @@ class Variant:
 
 
 def has_tag(definition: SubstitutionDef, tag: str) -> bool:
-    """Whether a rule says `tags ... tag ...`."""
+    """Return whether a rule says `tags ... tag ...`."""
     statements = (*definition.syntax.left, *definition.syntax.right)
     return any(isinstance(s, t.Tags) and tag in s.names for s in statements)
 
@@ -76,13 +74,11 @@ def layout_variants(graph: Graph, layouts: Layouts, near: Collection[Node] | Non
     places: list[tuple[str, dict[Value, Value]]] = []
     whole: dict[str, list[dict[Value, Value]]] = {}
     for rule in layouts.choices:
-        for match in find_matches(rule, index, limit=MATCHES):
-            if near is not None and not any(value.node in near for _, value in match.roots):
-                continue
-            try:
-                new = replacements(match)
-            except Refused:
-                continue
+        for _, new in replaced(
+            match
+            for match in find_matches(rule, index, limit=MATCHES)
+            if near is None or any(value.node in near for _, value in match.roots)
+        ):
             places.append((rule.name, new))
             whole.setdefault(rule.name, []).append(new)
     chosen: Iterable[tuple[tuple[str, dict[Value, Value]], ...]]
@@ -94,10 +90,7 @@ def layout_variants(graph: Graph, layouts: Layouts, near: Collection[Node] | Non
         everywhere = [tuple(places)] if len(whole) > 1 else []
         chosen = [*everywhere, *together, *((place,) for place in places)]
     for some in chosen:
-        mapping: dict[Value, Value] = {}
-        for _, new in some:
-            for old, value in new.items():
-                mapping.setdefault(old, value)
+        mapping = disjoint([new for _, new in some])
         yield Variant(settled(rewritten(graph, mapping), layouts), tuple(name for name, _ in some))
 
 
@@ -112,11 +105,7 @@ def settled(graph: Graph, layouts: Layouts) -> Graph:
             index = GraphIndex(graph)
             mapping: dict[Value, Value] = {}
             # weights too, so that a graph has one form however often its layout was changed
-            for match in find_matches(rule, index, limit=MATCHES, constants=True):
-                try:
-                    new = replacements(match)
-                except Refused:
-                    continue
+            for _, new in replaced(find_matches(rule, index, limit=MATCHES, constants=True)):
                 if not any(old in mapping for old in new):
                     mapping.update(new)
             if mapping:

@@ -1,1 +1,1 @@
-"""Runs: what they are asked, what they know so far, and how their findings are judged: settings, contenders, proofs, timing."""
+"""A run: its rules, its values and its state, and the judging of what it finds: contenders, proofs, timing."""

@@ -12,19 +12,38 @@ from typing import Any
 from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of, steady
 from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
+from dslc.cost.targets import OwnKernels
 from dslc.deadline import FOREVER, Deadline, TimeUp
-from dslc.errors import DslcError
+from dslc.errors import DslcError, error
 from dslc.kernels import note
 from dslc.onnx.context import Context
 from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import inlined
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.naming import NamesStory
-from dslc.search.rewrites.written import graph_as_kernels, ready, texts_of
-from dslc.search.runs.originals import Unusable
-from dslc.search.runs.tuning import EXPORTED
+from dslc.search.candidates.candidate import Candidate
+from dslc.search.candidates.export import NameHistory, graph_as_kernels, no_compiler, ready, texts_of
+from dslc.search.options.settings import Settings
 from dslc.semantics.library import Rules
+
+EXPORTED = 1.5e8  #: bytes of weights that are written, sent and loaded in a second, or more
+
+
+class Unusable(Exception):
+    """A reason why a model cannot be searched."""
+
+
+class Unloadable(Unusable):
+    """A reason why the runtime does not take a model, whatever its inputs are."""
+
+
+def kernels_wanted(settings: Settings) -> bool:
+    """Return whether kernels may be written."""
+    return settings.target().kernels is OwnKernels.BUILT and settings.portable == "functions"
+
+
+def with_kernels(settings: Settings) -> bool:
+    """Return whether kernels may be written, and can be built here."""
+    return kernels_wanted(settings) and not no_compiler()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +57,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Blamed:
+class Culprit:
     """A rule whose application changed the outputs, what changed, and the last candidate before it."""
 
     rule: str
@@ -47,7 +66,7 @@ class Blamed:
 
 
 class AllowedFunctions(Enum):
-    """What a written model may have beside ONNX's nodes."""
+    """Functions that a written model may have beside ONNX's nodes."""
 
     NONE = "nothing"
     BUILT = "functions that a library of kernels computes"
@@ -55,21 +74,12 @@ class AllowedFunctions(Enum):
     INLINE = "functions that are written as their nodes"
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOptions:
-    """How candidates are written; `growth` is by how much the file's weights may grow, `fewest`: see `export`."""
-
-    functions: AllowedFunctions = AllowedFunctions.NONE
-    growth: float = inf
-    fewest: bool = False
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceOutputs:
-    """The original, and what it gives on all inputs (one `Inputs` for each binding).
+    """The original, and its outputs on all inputs (one `Inputs` for each binding).
 
     `computed` has the weakest type in which each output is computed, `meant` says what the original gives by its operators' equations,
-    where anybody knows. A `tolerance` of None means one by data type.
+    where that is known. A `tolerance` of None means one by data type.
     """
 
     file: ModelFile
@@ -84,26 +94,29 @@ class ReferenceOutputs:
 class Checker:
     """Exports candidates and compares them with the original.
 
-    `until` says when that ends; `size` bytes of weights take some of the time. `worker` runs what is compared, where there is one;
-    `spares` are processes that were started ahead; `cut` takes out of a model what cannot be run.
+    `growth` is by how much a file's weights may grow, `fewest`: see `export`. `until` says when that ends; `size` bytes of weights
+    take some of the time. `worker` runs what is compared, where there is one; `spares` are processes that were started ahead; `cut`
+    takes out of a model what cannot be run.
     """
 
     context: Context
     rules: Rules
     compared: ReferenceOutputs
     threads: int
-    form: ExportOptions = ExportOptions()
+    functions: AllowedFunctions = AllowedFunctions.NONE
+    growth: float = inf
+    fewest: bool = False
     until: Deadline = FOREVER
     size: int = 0
     worker: Worker | None = None
     spares: Spares | None = None
-    cut: Callable[[Any], Any] = lambda model: model
-    story: NamesStory = field(init=False)
+    cut: Callable[[Any], Any] | None = None
+    story: NameHistory = field(init=False)
     _last: tuple[Candidate, Any] | None = field(init=False, default=None)
     _disputed: dict[tuple[int, int], bool] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.story = NamesStory(self.context)
+        self.story = NameHistory(self.context)
 
     def _exported(self, candidate: Candidate) -> Any:
         """The last model once more where it is asked for again: a large one takes seconds.
@@ -113,15 +126,15 @@ class Checker:
         """
         if self._last is None or self._last[0] is not candidate:
             self._last = None
-            graph, form = candidate.graph, self.form
-            if form.functions is not AllowedFunctions.NONE:
+            graph = candidate.graph
+            if self.functions is not AllowedFunctions.NONE:
                 graph = graph_as_kernels(self.rules, graph, self.context)
             model = export(
-                self.context, graph, self.rules, self.story.of(candidate).naming, growth=form.growth, fewest=form.fewest
+                self.context, graph, self.rules, self.story.of(candidate).naming, growth=self.growth, fewest=self.fewest
             )
-            if form.functions is AllowedFunctions.INLINE:
+            if self.functions is AllowedFunctions.INLINE:
                 model = inlined(model)
-            elif form.functions is not AllowedFunctions.PLAIN and model.functions:
+            elif self.functions is not AllowedFunctions.PLAIN and model.functions:
                 # kernels that were measured, and those of operators that ONNX has no node for
                 texts = texts_of(self.rules, graph.outputs, self.context.opset, candidate.kernels)
                 note(model, texts, self.threads)
@@ -130,7 +143,7 @@ class Checker:
         return self._last[1]
 
     def operators(self, candidate: Candidate) -> float:
-        """How many operators the candidate's model has; infinitely many where ONNX cannot say it."""
+        """Return how many operators the candidate's model has; infinitely many where ONNX cannot say it."""
         try:
             return counts(self._exported(candidate))[0]
         except DslcError:
@@ -149,9 +162,9 @@ class Checker:
             raise TimeUp
         try:
             model = self._exported(candidate)
-            file = ModelFile(serialized(self.cut(model)), folder_of(self.context.folder))
+            file = ModelFile(serialized(self.cut(model) if self.cut else model), folder_of(self.context.folder))
         except DslcError as problem:
-            return Comparison(float("inf"), problem.diagnostics[0].message)
+            return Comparison(inf, problem.diagnostics[0].message)
         worst = 0.0
         for at, (reference, inputs) in enumerate(zip(self.compared.references, self.compared.inputs, strict=True)):
             try:
@@ -159,7 +172,7 @@ class Checker:
             except WorkerFailed as problem:
                 if problem.late:
                     raise TimeUp from None
-                return Comparison(float("inf"), f"ONNX Runtime cannot run it: {problem}")
+                return Comparison(inf, f"ONNX Runtime cannot run it: {problem}")
             agreed = 0
             for k in range(len(inputs.feeds)):
                 found = compare(reference.only(k), ran.only(k), self._tolerance(at, k), self.compared.computed)
@@ -181,7 +194,7 @@ class Checker:
         return stated if own is None else max(own, stated or 0.0)
 
     def _is_disputed(self, at: int, k: int) -> bool:
-        """Whether an input cannot tell a right model from a wrong one."""
+        """Return whether an input cannot tell a right model from a wrong one."""
         if (at, k) not in self._disputed:
 
             def run(feeds: Feeds, plain: bool) -> Reference:
@@ -192,7 +205,7 @@ class Checker:
             self._disputed[at, k] = not steady(run, feeds, reference, to.computed, self._tolerance(at, k), to.meant)
         return self._disputed[at, k]
 
-    def blame(self, candidate: Candidate, problem: str) -> Blamed:
+    def blame(self, candidate: Candidate, problem: str) -> Culprit:
         """The first step of a candidate's path that changes the outputs, by bisection."""
         path = candidate.path()
         good, bad = 0, len(path) - 1
@@ -203,10 +216,11 @@ class Checker:
                 good = middle
             else:
                 bad, problem = middle, found.problem
-        return Blamed(path[bad].rule, f"with it, {problem}", path[good])
+        return Culprit(path[bad].rule, f"with it, {problem}", path[good])
 
 
 def folder_of(folder: Path | None) -> str | None:
+    """Return a folder as processes are given it."""
     return None if folder is None else str(folder.resolve())
 
 
@@ -216,8 +230,6 @@ def serialized(model: Any) -> bytes:
     Raises:
         DslcError: E0812 above protobuf's limit of 2 GiB.
     """
-    from dslc.errors import error
-
     try:
         data: bytes = model.SerializeToString(deterministic=True)
     except ValueError as problem:

@@ -8,51 +8,46 @@ from typing import Any
 from onnx import ModelProto
 
 from dslc.cost.inputs import drawn_inputs
-from dslc.cost.targets import ModelPlan, NoPlan
+from dslc.cost.targets import NoPlan
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Sym
 from dslc.onnx.context import Imported
 from dslc.onnx.importer import import_model
 from dslc.onnx.metadata import PLAN, set_metadata
-from dslc.search.runs.originals import Unusable
-from dslc.search.runs.progress import Run
-from dslc.search.runs.stages import Explored, Finished, Task
+from dslc.search.runs.contenders import Unusable
+from dslc.search.runs.stages import Finished, Referenced, Task
+from dslc.search.runs.state import RunState
 
 
 def planned_seconds(task: Task, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> float:
-    """What the original takes as a whole.
+    """Return the seconds of the original as a whole.
 
     Raises:
         Unusable: there is no plan for the original.
     """
     try:
-        return _plan(task, task.model, task.imported, sizes, feeds).seconds
+        return task.target.plan(task.rules, task.model, task.imported, sizes, feeds).seconds
     except NoPlan as problem:
         raise Unusable(f"there is no plan for it: {problem}") from None
 
 
-def _plan(
-    task: Task, model: ModelProto, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
-) -> ModelPlan:
-    return task.target.plan(task.rules, model, imported, sizes, feeds)
-
-
-def by_plans(explored: Explored, run: Run) -> Finished:
+def by_plans(referenced: Referenced, run: RunState) -> Finished:
     """The contender whose plan as a whole is the fastest, or the original."""
-    referenced, task = explored.referenced, explored.referenced.task
+    task = referenced.task
     run.phase("planning")
     feeds = referenced.inputs[0].feeds[0]
 
     def seconds(model: ModelProto, imported: Imported) -> float | None:
         try:
-            return _plan(task, model, imported, _sizes(feeds, imported.graph, task), feeds).seconds
+            sizes = _sizes(feeds, imported.graph, task)
+            return task.target.plan(task.rules, model, imported, sizes, feeds).seconds
         except NoPlan:
             return None
 
     before = seconds(task.model, task.imported)
     priced = []
-    for one in explored.contenders:
+    for one in run.checked:
         try:
             found = seconds(one.model, import_model(one.model, task.rules))
         except DslcError:  # it cannot be read without its folder
@@ -79,7 +74,7 @@ def _sizes(feeds: Mapping[str, object], graph: Graph, task: Task) -> dict[str, i
     return found
 
 
-def with_plan(model: ModelProto, task: Task, run: Run) -> tuple[ModelProto, list[str]]:
+def with_plan(model: ModelProto, task: Task, run: RunState) -> tuple[ModelProto, list[str]]:
     """A model with the plan of its graph as it will be read again, and what there is to say about it."""
     out = ModelProto()
     out.CopyFrom(model)
@@ -88,7 +83,7 @@ def with_plan(model: ModelProto, task: Task, run: Run) -> tuple[ModelProto, list
         inputs = run.referenced.inputs[0] if run.referenced is not None else drawn_inputs(task.model, task.sizes)
         feeds = inputs.feeds[0]
         imported = import_model(out, task.rules) if model is not task.model else task.imported
-        found = _plan(task, out, imported, _sizes(feeds, imported.graph, task), feeds)
+        found = task.target.plan(task.rules, out, imported, _sizes(feeds, imported.graph, task), feeds)
     except NoPlan as problem:
         return model, [f"no plan for {task.target.where}: {problem}"]
     except DslcError as problem:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from dslc.cost.compare import Comparison
 from dslc.deadline import FOREVER, Deadline
+from dslc.prove.verdict import STATUSES, RuleVerdict
+from dslc.search.candidates.candidate import KERNELS, Candidate
 from dslc.search.region_rewrites.validate import Claim, Rewrite, Validated, claims_of, validate
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.runs.contenders import Blamed, Contender
-from dslc.search.runs.originals import Unusable
-from dslc.search.runs.progress import Run
+from dslc.search.runs.contenders import Contender, Culprit, Unusable
 from dslc.search.runs.stages import Referenced
-from dslc.search.runs.steps import status_of
-from dslc.search.runs.tuning import VALIDATION
+from dslc.search.runs.state import RunState
+
+CULPRITS = 5  #: times that rules may be blamed before nothing of a search, or of `--apply`, is taken
+#: seconds for proving the rewrites of one candidate again; what is left then rests on the proofs of its rules
+VALIDATION = 30.0
 
 
-def proved_again(referenced: Referenced, run: Run, candidate: Candidate, until: Deadline = FOREVER) -> Validated:
-    """Proves the candidate's rewrites again, once; what there is no time for rests on the proofs of the rules, and so do rewrites by
-    rules that are proved for every shape where there is no budget."""
+def proved_again(referenced: Referenced, run: RunState, candidate: Candidate, until: Deadline = FOREVER) -> Validated:
+    """Prove the candidate's rewrites again, once.
+
+    What there is no time for rests on the proofs of the rules, and so do rewrites by rules that are proved for every shape where
+    there is no budget.
+    """
     found = run.proofs.get(candidate)
     if found is None:
         run.phase("proving rewrites")
@@ -39,12 +44,14 @@ def proved_again(referenced: Referenced, run: Run, candidate: Candidate, until: 
     return found
 
 
-def passed(
-    referenced: Referenced, run: Run, start: Candidate, best: Candidate, until: Deadline = FOREVER
-) -> Contender | list[Blamed]:
-    """The candidate as a model with the outputs of the original, or the rules that it must do without.
+def checked(referenced: Referenced, run: RunState, candidate: Candidate, until: Deadline = FOREVER) -> Contender | None:
+    """Return the candidate as a model, where its outputs and its rewrites are right."""
+    found = referenced.checker.check(candidate)
+    return found if isinstance(found, Contender) and proved_again(referenced, run, candidate, until).usable else None
 
-    It came of `start`, and proofs end at a time.
+
+def passed(referenced: Referenced, run: RunState, start: Candidate, best: Candidate) -> Contender | list[Culprit]:
+    """Return the candidate, which came of `start`, as a model with the outputs of the original, or the rules it must do without.
 
     Raises:
         Unusable: it is none of them; import and export alone change what the model computes.
@@ -53,7 +60,7 @@ def passed(
     checker = referenced.checker
     checked, proofs = checker.check(best), None
     if isinstance(checked, Contender):
-        proofs = proved_again(referenced, run, best, until)
+        proofs = proved_again(referenced, run, best)
         if proofs.usable:
             return checked
     alone = checker.check(start)
@@ -62,25 +69,40 @@ def passed(
     if isinstance(checked, Comparison):
         return [checker.blame(best, checked.problem)]
     assert proofs is not None
-    return [_refuted(best, proofs)] if proofs.failed else _unproved(best, proofs)
+    if not proofs.failed:
+        problem = "it is bounded, and a rewrite is not proved at this model's shapes"
+        return [Culprit(name, problem, last_before(best, {name})) for name in proofs.unproved]
+    lines = proofs.problem.strip().splitlines()
+    problem = f"with it, a rewrite is wrong at this model's shapes: {lines[-1] if lines else 'its sides differ'}"
+    return [Culprit(proofs.failed, problem, last_before(best, {proofs.failed}))]
 
 
-def _refuted(best: Candidate, found: Validated) -> Blamed:
-    """The rule whose rewrite is wrong at the shapes of this model, and the last candidate before its first step."""
-    before = _before(best, found.failed)
-    problem = found.problem.strip().splitlines()[-1] if found.problem.strip() else "its sides differ"
-    return Blamed(found.failed, f"with it, a rewrite is wrong at this model's shapes: {problem}", before)
+def smaller(referenced: Referenced, run: RunState, start: Candidate) -> Contender | None:
+    """Return the model as import and export leave it, where that makes it smaller."""
+    run.phase("comparing outputs")
+    if referenced.checker.operators(start) >= referenced.task.size.operators:
+        return None
+    found = referenced.checker.check(start)
+    return found if isinstance(found, Contender) else None
 
 
-def _unproved(best: Candidate, found: Validated) -> list[Blamed]:
-    """The bounded rules of which some rewrite has no proof at this model's shapes, each with the last candidate before it."""
-    problem = "it is bounded, and a rewrite is not proved at this model's shapes"
-    return [Blamed(name, problem, _before(best, name)) for name in found.unproved]
-
-
-def _before(best: Candidate, rule: str) -> Candidate:
-    """The last candidate of a path before the first step that a rule had a part in."""
+def last_before(best: Candidate, rules: Collection[str]) -> Candidate:
+    """Return the last candidate of a path before the first step that one of some rules had a part in."""
     for step in best.path():
-        if step.parent is not None and (step.rule == rule or any(fact.rule == rule for fact in step.facts)):
+        if step.parent is not None and (step.rule in rules or any(fact.rule in rules for fact in step.facts)):
             return step.parent
-    raise ValueError(f"no step of the path was made by {rule}")
+    raise ValueError(f"no step of the path was made by {', '.join(rules)}")
+
+
+def named_rules(step: str) -> list[str]:
+    """Return the rules that a step names, in whichever direction."""
+    return [part.strip().removesuffix("^-1") for part in step.split(" + ")]
+
+
+def status_of(name: str, verdicts: Mapping[str, RuleVerdict]) -> str:
+    """The weakest status of the rules that a step names."""
+    if name == KERNELS:
+        return "proved"
+    known = [verdicts[one] for one in named_rules(name) if one in verdicts]
+    order = {status: k for k, status in enumerate(STATUSES)}
+    return max((verdict.status for verdict in known), key=order.__getitem__, default="undecided")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import log
 from pathlib import Path
 
 from onnx import ModelProto
 
+from dslc.cost.compare import Reference
 from dslc.cost.inputs import Inputs
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile
@@ -16,19 +18,28 @@ from dslc.match import CompiledRule
 from dslc.onnx.context import Imported
 from dslc.prove.verdict import RuleVerdict
 from dslc.report import Counts, Report
-from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rulesets import AppliedRule
+from dslc.search.options.settings import Settings
+from dslc.search.runs.benchmark import FinalBenchmark, Verdicts
 from dslc.search.runs.contenders import Checker, Contender
-from dslc.search.runs.judge import Verdict
-from dslc.search.runs.originals import Original
-from dslc.search.runs.settings import Settings
-from dslc.search.runs.tuning import HEAVY
+from dslc.search.runs.selection import AppliedRule
 from dslc.semantics.library import Rules
+
+HEAVY = 1 << 28  #: bytes of weights above which each contender's copy counts
+STARTING = 0.25  #: seconds of starting a process, without loading a model
+#: times as long as starting the models that it is about a decision takes: generations of processes, and as long
+#: again for their rounds
+STARTS = 6
+MOST_STARTS = 20  #: the same at most
+CLEAR = 1.25  #: how many times as fast needs the fewest starts
+#: runs of each model beside the original's: few of them decide nothing, unless it is expected to be much faster
+PAIRS = 40
+FEWEST = 16  #: the same at least
+NEAR = 1.1  #: how many times as fast needs all of these
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """What was read: the model, the rules that were asked for, and the target that it is for."""
+    """The task: the model, the rules that were asked for, and the target that it is for."""
 
     settings: Settings
     model: ModelProto
@@ -53,7 +64,7 @@ class Task:
 
     @property
     def heavy(self) -> bool:
-        """Whether there are so many weights that each contender's copy counts."""
+        """True where there are so many weights that each contender's copy counts."""
         return self.size.bytes > HEAVY
 
 
@@ -66,6 +77,16 @@ class Proven:
     verdicts: Mapping[str, RuleVerdict]
     #: those that are applied without measuring
     applied: tuple[AppliedRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """One choice of sizes: inputs, the outputs for them, and the seconds of a run and of loading it in a new process."""
+
+    inputs: Inputs
+    reference: Reference
+    seconds: float
+    load: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +104,10 @@ class Referenced:
     checker: Checker
     seconds: float
     key: str
-    apart: str = ""
+    apart: str
+    #: the original timed against contenders, with their libraries of kernels and without
+    benchmark: FinalBenchmark
+    without_library: FinalBenchmark
 
     @property
     def task(self) -> Task:
@@ -99,42 +123,32 @@ class Referenced:
         return max(one.load for one in self.originals)
 
 
-@dataclass(frozen=True, slots=True)
-class Predicted:
-    """Seconds of candidates as costs were measured last."""
+def deciding(referenced: Referenced, count: int, faster: float) -> float:
+    """Return the seconds of a decision about so many contenders, the best of which is expected to be so many times as fast.
 
-    start: Candidate
-    seconds: Mapping[Candidate, float] = field(default_factory=dict)
-
-    def ratio(self, found: Candidate) -> float:
-        """How many times as fast a candidate should be."""
-        return self.seconds.get(self.start, self.start.cost) / max(self.seconds.get(found, found.cost), 1e-12)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Explored:
-    """Models that should be faster and give the same outputs, the best one first; `reason` says why there are none."""
-
-    referenced: Referenced
-    contenders: tuple[Contender, ...]
-    predicted: Predicted
-    steps: int
-    measured: int
-    reason: str = ""
+    What is a tenth faster shows in any generation of processes; less takes many (`dslc.cost.sequential`).
+    """
+    hope = log(max(faster, 1.001))
+    starts = min(MOST_STARTS, max(STARTS, STARTS * log(CLEAR) / hope))
+    pairs = min(PAIRS, max(FEWEST, PAIRS * log(NEAR) / hope))
+    return (count + 1) * (starts * (referenced.load + STARTING) + pairs * referenced.seconds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finished:
-    """What is to be written: a contender, or the original and why. `verdicts` are those at every choice of sizes, where it was timed;
-    `predicted` is how many times as fast it should have been, `alone` are verdicts in a runtime without its library of kernels."""
+    """The result to be written: a contender, or the original and why.
+
+    `verdicts` are those at every choice of sizes, where it was timed; `predicted` is how many times as fast it should have been,
+    `alone` are verdicts in a runtime without its library of kernels.
+    """
 
     task: Task
     contender: Contender | None
     reason: str = ""
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: Verdicts = ()
     predicted: float | None = None
     interrupted: bool = False
-    alone: tuple[Verdict, ...] = ()
+    alone: Verdicts = ()
 
 
 @dataclass(frozen=True, slots=True)

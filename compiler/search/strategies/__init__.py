@@ -1,1 +1,1 @@
-"""How substitutions are searched: backtracking, saturation, trees of programs; and the table of all ways."""
+"""Strategies, which search a graph by facts: backtracking, saturation, trees of e-graphs; and what they have in common."""

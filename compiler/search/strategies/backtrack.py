@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from math import inf
 from random import Random
 
-from dslc.cost.model import CostModel
-from dslc.ir.graph import Node, Value
+from dslc.ir.graph import Node
 from dslc.match import CompiledRule
 from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
-from dslc.search.region_rewrites.findings import Findings, gathered, taken
-from dslc.search.rewrites.candidate import Candidate, Limits, Progress
-from dslc.search.rewrites.chains import chained
-from dslc.search.rewrites.divided import TURN as DIVIDED_TURN
-from dslc.search.rewrites.divided import divided, ended, is_large
-from dslc.search.rewrites.layouts import Layouts, layout_variants
-from dslc.search.rewrites.rewriting import rewritten
-from dslc.search.rewrites.sweep import SweepState, greedy, least_gain
-from dslc.search.strategies.arms import Aside
+from dslc.search.candidates.candidate import Candidate, built, least_gain, rewritten
+from dslc.search.options.strategies import Backtrack
+from dslc.search.region_rewrites.findings import gathered, taken
+from dslc.search.rewrites.layouts import Layouts, layout_variants, layouts_of, without_layouts
+from dslc.search.strategies.explorers import SweepCount, finished, summarize
+from dslc.search.strategies.partition import TURN as DIVIDED_TURN
+from dslc.search.strategies.partition import divided, is_large
+from dslc.search.strategies.space import Space, silent
+from dslc.search.strategies.sweep import SweepState, chained, greedy
 
 QUEUE = 2000  #: graphs that wait, the cheapest ones
 NODES = 300_000  #: nodes of all graphs that wait
@@ -32,59 +32,45 @@ ROOM = 1.5
 LAYOUTS = 2  #: layouts of the original that are searched from, the cheapest ones
 
 
+def explore(options: Backtrack, space: Space) -> Iterator[Candidate]:
+    """Search by substitutions, and by layouts with them, after them, or instead."""
+    layouts = None if space.layouts == "none" else layouts_of(space.rules)
+    found, sweeps = space.start, SweepCount()
+    if space.layouts != "only" and not space.limits.over:
+        jointly = layouts if space.layouts == "joint" else None
+        found = backtrack(space, without_layouts(space.rules), jointly, options.tidy, sweeps)
+        if found is not space.start:
+            yield found
+    if space.layouts != "joint" and layouts is not None and not space.limits.over:
+        alone = replace(space, start=found, findings=None, note=silent)
+        after = backtrack(alone, [], layouts, options.tidy, sweeps)
+        if after is not found:
+            yield after
+    summarize(space, [sweeps], "the queue")
+
+
 def backtrack(
-    start: Candidate,
+    space: Space,
     rules: Sequence[CompiledRule],
-    costs: CostModel,
-    limits: Limits,
-    *,
-    alpha: float = 1.05,
-    seed: int = 0,
     layouts: Layouts | None = None,
-    on_best: Progress = lambda _: None,
-    note: Callable[[str], None] = lambda _: None,
-    findings: Findings | None = None,
     tidy: bool = True,
-    aside: Aside | None = None,
+    sweeps: SweepCount | None = None,
 ) -> Candidate:
-    """The cheapest graph that was found.
+    """Return the cheapest graph that was found.
 
     A sweep takes what can be had at once; from there every rule is tried at every place of the cheapest graph in the queue, and
     what costs less than `alpha` times the best goes back into the queue. Whenever something better turns up, it is swept again.
     With `layouts`, a graph is tried in other layouts too, and so is what every substitution builds (section 5 of the paper).
-    A large graph is searched in regions (`dslc.search.rewrites.divided`). The result depends on the seed, the costs and the number of
-    steps, and on nothing else; Ctrl-C ends the search as its clock would. `note` takes a line for the report; `findings` are moves
-    beside the rules. `aside` counts what sweeps do; without `tidy` nothing is swept, and the queue is all there is.
+    A large graph is searched in regions (`dslc.search.strategies.partition`). The result depends on the seed, the costs and the number
+    of steps, and on nothing else; Ctrl-C ends the search as its clock would. The space's findings are moves beside the rules. `sweeps`
+    counts what sweeps do; without `tidy` nothing is swept, and the queue is all there is.
     """
-
-    if is_large(start.graph):
-
-        def search(start: Candidate, costs: CostModel, count: int) -> BacktrackSearch:
-            return BacktrackSearch(
-                start,
-                rules,
-                costs,
-                limits,
-                alpha,
-                seed,
-                layouts,
-                lambda _: None,
-                NODES // count,
-                DIVIDED_TURN,
-                findings,
-                tidy,
-                aside,
-            )
-
-        return divided(start, costs, limits, search, on_best, alpha, note)
-    whole = BacktrackSearch(
-        start, rules, costs, limits, alpha, seed, layouts, on_best, findings=findings, tidy=tidy, aside=aside
-    )
-    with ended(limits):
-        whole.begin()
-        while not limits.over and whole.expand():
-            pass
-    return whole.best
+    if is_large(space.graph):
+        return divided(
+            space,
+            lambda part, count: BacktrackSearch(part, rules, layouts, tidy, sweeps, NODES // count, DIVIDED_TURN),
+        )
+    return finished(space, lambda whole, _: BacktrackSearch(whole, rules, layouts, tidy, sweeps))
 
 
 class BacktrackSearch:
@@ -92,104 +78,104 @@ class BacktrackSearch:
 
     def __init__(
         self,
-        start: Candidate,
+        space: Space,
         rules: Sequence[CompiledRule],
-        costs: CostModel,
-        limits: Limits,
-        alpha: float,
-        seed: int,
-        layouts: Layouts | None,
-        on_best: Progress,
+        layouts: Layouts | None = None,
+        tidy: bool = True,
+        sweeps: SweepCount | None = None,
         nodes: int = NODES,
         turn: int | None = None,
-        findings: Findings | None = None,
-        tidy: bool = True,
-        aside: Aside | None = None,
     ) -> None:
-        """`nodes`: how many the graphs in the queue may have together; `turn`: steps that a sweep takes at most.
+        """Begin with an empty queue.
 
-        Sweeps are left out where not `tidy`; `aside` counts what they do.
+        `nodes`: how many the graphs in the queue may have together; `turn`: steps that a sweep takes at most. Sweeps are left out
+        where not `tidy`; `sweeps` counts what they do.
         """
+        start = space.start
         self.best = self._swept = start
         self._before = self._stages()
-        self._start, self._rules, self._costs, self._limits = start, rules, costs, limits
-        self._alpha, self._seed, self._layouts, self._on_best, self._turn = alpha, seed, layouts, on_best, turn
-        self._findings, self._tidy, self._aside = findings, tidy, aside
+        self._space, self._rules, self._layouts, self._turn = space, rules, layouts, turn
+        self._tidy, self._sweeps = tidy, sweeps or SweepCount()
         self._order = itertools.count()
         self._longest = min(QUEUE, max(20, nodes // max(1, len(start.graph.nodes()))))
         self._queue: list[tuple[float, int, Candidate]] = []
         self._seen = {hash(start.graph.outputs)}
         self._shuffled = list(rules)
-        self._random = Random(seed)
+        self._random = Random(space.seed)
 
     def _improved(self, found: Candidate) -> None:
         if found.cost < self.best.cost:
             self.best = found
-            self._limits.gained()
-            self._on_best(found)
+            self._space.limits.gained()
+            self._space.told(found)
 
     def _push(self, found: Candidate) -> None:
         heapq.heappush(self._queue, (found.cost, next(self._order), found))
 
     def begin(self) -> None:
-        """What can be had at once."""
+        """Take what can be had at once."""
         if not self._tidy:
             return
-        with self._limits.turn(self._turn), self._counted():
-            swept = greedy(self._start, self._rules, self._costs, self._limits, self._improved)
-            self._swept = self._gathered(swept)
+        with self._sweeping():
+            self._swept = self._sweep(self._space.start)
 
-    def _counted(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._aside is None else self._aside.counting(self._limits, lambda: self.best.cost)
+    @contextmanager
+    def _sweeping(self) -> Iterator[None]:
+        limits = self._space.limits
+        with limits.turn(self._turn), self._sweeps.counting(limits, lambda: self.best.cost):
+            yield
+
+    def _sweep(self, found: Candidate) -> Candidate:
+        """Sweep, and take what was found beside rules where that gains."""
+        space = self._space
+        swept = greedy(space.at(found, self._improved), self._rules)
+        return (
+            swept
+            if space.findings is None
+            else gathered(swept, space.findings, space.costs, space.limits, self._improved)
+        )
 
     def _stages(self) -> Iterator[None]:
-        """What comes before the queue: what takes several turns, and the same in other layouts."""
+        """Do what comes before the queue: what takes several turns, and the same in other layouts."""
+        space, rules, swept = self._space, self._rules, self._swept
         if not self._tidy:
-            self._wait(self._start)
+            self._wait(space.start)
             return
-        rules, costs, limits = self._rules, self._costs, self._limits
-        swept = self._swept
         # what a sweep takes at once may stand in the way of what takes several turns
-        grown = chained(self._start, rules, costs, limits, self._improved)
-        self._wait(grown if grown.cost < swept.cost else chained(swept, rules, costs, limits, self._improved))
+        grown = chained(space.at(space.start, self._improved), rules)
+        self._wait(grown if grown.cost < swept.cost else chained(space.at(swept, self._improved), rules))
         yield
         if self._layouts is not None:
-            for first in _laid_out(self._start, costs, limits, self._layouts):
+            # what substitutions may take away of what a layout would have gained: each has costs that must be measured
+            gaining = (one for one in _in_other_layouts(space, self._layouts) if one.cost < space.start.cost)
+            for first in sorted(gaining, key=lambda one: one.cost)[:LAYOUTS]:
                 self._improved(first)
-                self._wait(greedy(first, rules, costs, limits, self._improved))
+                self._wait(greedy(space.at(first, self._improved), rules))
                 yield
-
-    def _gathered(self, found: Candidate) -> Candidate:
-        """With what was found beside rules, where that gains."""
-        return (
-            found
-            if self._findings is None
-            else gathered(found, self._findings, self._costs, self._limits, self._improved)
-        )
 
     def _wait(self, found: Candidate) -> None:
         self._seen.add(hash(found.graph.outputs))
         self._push(found)
 
     def expand(self) -> bool:
-        """Goes on: first with what takes several turns, then every rule is tried at every place of the cheapest graph in the queue.
+        """Go on: first with what takes several turns, then every rule is tried at every place of the cheapest graph in the queue.
 
         False where none is left that is worth it.
         """
-        with self._limits.turn(self._turn), self._counted():
+        with self._sweeping():
             if next(self._before, self) is not self:
                 return True
         if not self._queue:
             return False
-        alpha, costs, limits, seen = self._alpha, self._costs, self._limits, self._seen
+        alpha, limits, seen = self._space.alpha, self._space.limits, self._seen
         _, _, current = heapq.heappop(self._queue)
         if current.cost > alpha * self.best.cost:
             self._queue.clear()
             return False
-        if self._seed:
+        if self._space.seed:
             self._random.shuffle(self._shuffled)
         for found in _successors(
-            current, self._shuffled, costs, limits, self._layouts, lambda: alpha * self.best.cost, self._findings
+            self._space.at(current), self._shuffled, self._layouts, lambda: alpha * self.best.cost
         ):
             cost = found.cost
             identity = hash(found.graph.outputs)
@@ -204,8 +190,8 @@ class BacktrackSearch:
                     # it is in the queue, and the next one
                     self._push(current)
                     break
-                with limits.turn(self._turn), self._counted():
-                    self._gathered(greedy(found, self._rules, costs, limits, self._improved))
+                with self._sweeping():
+                    self._sweep(found)
                 seen.add(hash(self.best.graph.outputs))
                 self._push(self.best)
                 # go on from the better graph; what is left to try here waits
@@ -216,72 +202,22 @@ class BacktrackSearch:
         return bool(self._queue)
 
 
-def _laid_out(start: Candidate, costs: CostModel, limits: Limits, layouts: Layouts) -> list[Candidate]:
-    """The cheapest of a graph's other layouts that gain: substitutions may take away what a layout would have gained.
-
-    They are looked at when the graph itself is done with: each has costs that must be measured.
-    """
-    gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
-    return sorted(gaining, key=lambda found: found.cost)[:LAYOUTS]
-
-
 def _successors(
-    current: Candidate,
-    rules: Sequence[CompiledRule],
-    costs: CostModel,
-    limits: Limits,
-    layouts: Layouts | None,
-    most: Callable[[], float],
-    findings: Findings | None = None,
+    space: Space, rules: Sequence[CompiledRule], layouts: Layouts | None, most: Callable[[], float]
 ) -> Iterator[Candidate]:
-    """Every graph that is one substitution or finding, or one choice of layouts, or one substitution in other layouts away.
+    """Yield every graph that is one substitution or finding, or one choice of layouts, or one substitution in other layouts away.
 
     `most` says what a graph may cost now to be worth building.
     """
+    current, limits = space.start, space.limits
     if layouts is not None:
-        yield from _in_other_layouts(current, costs, limits, layouts, None)
-    state = SweepState(current, costs)
-    for one, new in () if findings is None else findings.moves(current.graph):
+        yield from _in_other_layouts(space, layouts)
+    state = SweepState(current, space.costs)
+    for one, new in () if space.findings is None else space.findings.moves(current.graph):
         if not limits.step():
             return
         if state.evaluation.after(new)[0] <= most():
-            yield taken(current, one, [new], costs)
-    for rule, new, cost in _moves(state, rules, limits):
-        built = _built(new, state.index.position)
-        turnable = layouts is not None and layouts.concern(built)
-        if cost > most() * (ROOM if turnable else 1):
-            continue
-        found = Candidate(rewritten(current.graph, new), cost, current, rule.name, 1)
-        yield found
-        if layouts is not None and turnable:
-            yield from _in_other_layouts(found, costs, limits, layouts, built)
-
-
-def _built(new: Mapping[Value, Value], known: Collection[Node]) -> set[Node]:
-    """The nodes of replacements that the graph does not have."""
-    out: set[Node] = set()
-    stack = [value.node for value in new.values()]
-    while stack:
-        node = stack.pop()
-        if node not in known and node not in out:
-            out.add(node)
-            stack.extend(arg.node for arg in node.args)
-    return out
-
-
-def _in_other_layouts(
-    current: Candidate, costs: CostModel, limits: Limits, layouts: Layouts, near: set[Node] | None
-) -> Iterator[Candidate]:
-    for variant in layout_variants(current.graph, layouts, near):
-        if not limits.step():
-            return
-        yield Candidate(variant.graph, costs.graph_cost(variant.graph), current, variant.label, len(variant.rules))
-
-
-def _moves(
-    state: SweepState, rules: Sequence[CompiledRule], limits: Limits
-) -> Iterator[tuple[CompiledRule, dict[Value, Value], float]]:
-    """Everything that is one substitution away, with its cost."""
+            yield taken(current, one, [new], space.costs)
     for rule in rules:
         if limits.over:
             return
@@ -294,4 +230,20 @@ def _moves(
                 continue
             cost = state.evaluation.after(new)[0]
             limits.on_tried(rule.name, cost < inf)
-            yield rule, new, cost
+            fresh = set(built(new.values(), state.index.position))
+            turnable = layouts is not None and layouts.concern(fresh)
+            if cost > most() * (ROOM if turnable else 1):
+                continue
+            found = Candidate(rewritten(current.graph, new), cost, current, rule.name, 1)
+            yield found
+            if layouts is not None and turnable:
+                yield from _in_other_layouts(space.at(found), layouts, fresh)
+
+
+def _in_other_layouts(space: Space, layouts: Layouts, near: set[Node] | None = None) -> Iterator[Candidate]:
+    current = space.start
+    for variant in layout_variants(current.graph, layouts, near):
+        if not space.limits.step():
+            return
+        cost = space.costs.graph_cost(variant.graph)
+        yield Candidate(variant.graph, cost, current, variant.label, len(variant.rules))

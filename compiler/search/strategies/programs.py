@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from math import inf
 
 from dslc.cost.groups import Group, Key
-from dslc.cost.model import CostModel
 from dslc.deadline import TimeUp
 from dslc.egraph.extract.program import program_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
 from dslc.egraph.story import story
 from dslc.ir.graph import Graph, Node, Opaque
-from dslc.match import CompiledRule
-from dslc.search.region_rewrites.findings import Findings
-from dslc.search.rewrites.candidate import Candidate, Limits, Progress
+from dslc.search.candidates.candidate import Candidate, least_gain
 from dslc.search.rewrites.layouts import without_layouts
-from dslc.search.rewrites.sweep import least_gain
-from dslc.search.strategies.strategy import Space
+from dslc.search.strategies.backtrack import BacktrackSearch
+from dslc.search.strategies.explorers import SweepCount
+from dslc.search.strategies.space import Space
 
 NEVER = 1e3  #: how many times what the whole graph costs something costs that cannot be run: a sum stays a number
 #: share of a guess that something is hoped to cost that was not measured: what might be best is then measured
@@ -29,25 +29,21 @@ PARTS = 4  #: parts of all steps of which it has one, at most
 ROOM = 1.05  #: how many times its cost a graph may cost that is gone on from there
 MEASURING = 0.5  #: share of the time that measuring single e-nodes may take
 
-#: what a node costs in seconds, None for what others know
-Own = Callable[[Node], float | None]
-
 
 class NodePrices:
     """Seconds of single e-nodes: measured, and guessed by operations and bytes where that is too early or time is short.
 
-    A price that was said once stays, unless `settle` measures it.
+    Nothing is measured before `settle` asks for it, where the costs can guess. A price that was said once stays, unless `settle`
+    measures it. The space prices what costs do not know.
     """
 
-    def __init__(self, costs: CostModel, limits: Limits, lazy: bool, own: Own | None = None) -> None:
-        """`lazy`: nothing is measured before `settle` asks for it, where the costs can guess. `own` prices what costs do not know."""
-        self._own = own
-        self._costs, self._limits = costs, limits
-        self._lazy = lazy and costs.start is not None
+    def __init__(self, space: Space) -> None:
+        costs = self._costs = space.costs
+        self._own = space.price
         self._known: dict[Key, float] = {}
         self._guessed: set[Key] = set()
         self._most = NEVER * max(1e-6, costs.start.seconds if costs.start is not None else 1.0)
-        self._until = limits.until.part(MEASURING)
+        self._until = space.limits.until.part(MEASURING)
 
     def __call__(self, node: Node) -> float:
         if node.constant or not node.args or isinstance(node, Opaque):
@@ -55,13 +51,11 @@ class NodePrices:
         known = None if self._own is None else self._own(node)
         if known is not None:
             return known
-        group = Group((node,), (node.args,))
-        key = self._costs.keys.of(group)
-        found = self._known.get(key)
-        if found is None:
-            measure = not self._lazy or self._costs.known(key) is not None
-            found = self._known[key] = self._measured(node, group, key) if measure else self._guess(group, key)
-        return found
+        key = self._costs.keys.of(_group(node))
+        if key not in self._known:
+            measure = self._costs.start is None or self._costs.known(key) is not None
+            self._known[key] = self._measured(node, key) if measure else self._guess(node, key)
+        return self._known[key]
 
     def settle(self, extraction: Extraction) -> bool:
         """Measures what a program is made of; whether any of it was guessed before."""
@@ -70,16 +64,15 @@ class NodePrices:
             node = choice.key
             if not isinstance(node, Node) or not choice.cost or (self._own is not None and self._own(node) is not None):
                 continue
-            group = Group((node,), (node.args,))
-            key = self._costs.keys.of(group)
+            key = self._costs.keys.of(_group(node))
             if key in self._guessed and not self._late:
                 self._guessed.discard(key)
-                self._known[key] = self._measured(node, group, key)
+                self._known[key] = self._measured(node, key)
                 some = True
         return some
 
     def total(self, extraction: Extraction) -> float:
-        """What a program costs by the prices that are known by now."""
+        """Return the cost of a program by the prices that are known by now."""
         return sum(
             self(choice.key) for choice in extraction.choice.values() if isinstance(choice.key, Node) and choice.cost
         )
@@ -89,17 +82,20 @@ class NodePrices:
         # without a whole to take a part of there is no guess
         return self._costs.start is not None and self._until.over
 
-    def _measured(self, node: Node, group: Group, key: Key) -> float:
-        if self._late and self._costs.known(key) is None:
-            return self._guess(group, key)
-        try:
-            return min(self._costs.cost(node), self._most)
-        except TimeUp:
-            return self._guess(group, key)
+    def _measured(self, node: Node, key: Key) -> float:
+        if not self._late or self._costs.known(key) is not None:
+            with suppress(TimeUp):
+                return min(self._costs.cost(node), self._most)
+        return self._guess(node, key)
 
-    def _guess(self, group: Group, key: Key) -> float:
+    def _guess(self, node: Node, key: Key) -> float:
         self._guessed.add(key)
-        return HOPE * self._costs.guess(group)
+        return HOPE * self._costs.guess(_group(node))
+
+
+def _group(node: Node) -> Group:
+    """Return a node as a group that runs by itself."""
+    return Group((node,), (node.args,))
 
 
 class Programs:
@@ -108,21 +104,13 @@ class Programs:
     `best` is the best candidate so far.
     """
 
-    def __init__(
-        self,
-        start: Candidate,
-        costs: CostModel,
-        limits: Limits,
-        price: Callable[[Node], float],
-        most: int,
-        on_best: Progress,
-    ) -> None:
-        self.best = start
+    def __init__(self, space: Space, price: Callable[[Node], float], most: int) -> None:
+        self.best = space.start
         #: whether the best is a program of these e-graphs, and not what others found
         self.own = True
-        self._start, self._costs, self._limits, self._price = start, costs, limits, price
-        self._most, self._on_best = most, on_best
-        self._seen = {hash(start.graph.outputs)}
+        self._space, self._start, self._costs = space, space.start, space.costs
+        self._price, self._most = price, most
+        self._seen = {hash(space.graph.outputs)}
         #: the choices of extractions that were offered: most are what they were a step ago
         self._chosen: set[int] = set()
         self._least = inf
@@ -157,9 +145,8 @@ class Programs:
             TimeUp: something is not measured.
         """
         if self._waiting and self._waiting[0][0] < self._least:
-            cost, graph, egraph, extraction = self._waiting.pop(0)
-            self._least = cost
-            self._rank(graph, egraph, extraction)
+            self._least = self._waiting[0][0]
+            self._rank(*self._waiting.pop(0)[1:])
 
     def known(self, seconds: float) -> None:
         """The sum of the start's prices: what is above waits until it is ranked with others."""
@@ -168,14 +155,14 @@ class Programs:
 
     def take(self, found: Candidate) -> None:
         """A candidate that others found, and that is better than the best so far."""
-        self._limits.on_built(found)
+        self._space.limits.on_built(found)
         self.best, self.own = found, False
-        self._limits.gained()
-        self._on_best(found)
+        self._space.limits.gained()
+        self._space.told(found)
 
     def onwards(self) -> Programs:
         """The programs of e-graphs of the best graph; those that wait stay behind."""
-        return Programs(self.best, self._costs, self._limits, self._price, self._most, self._on_best)
+        return Programs(self._space.at(self.best, self._space.told), self._price, self._most)
 
     def rank(self) -> None:
         """Ranks what waits as whole graphs.
@@ -184,38 +171,30 @@ class Programs:
             TimeUp: something is not measured.
         """
         while self._waiting:
-            _, graph, egraph, extraction = self._waiting.pop(0)
-            self._rank(graph, egraph, extraction)
+            self._rank(*self._waiting.pop(0)[1:])
 
     def _rank(self, graph: Graph, egraph: EGraph, extraction: Extraction) -> None:
         cost = self._cost(graph, extraction)
         if cost >= self.best.cost - least_gain(self.best.cost):
             return
-        found = self._candidate(cost, egraph, extraction)
-        if found is None:
-            return
-        self.take(found)
-        self.own = True
-
-    def _cost(self, graph: Graph, extraction: Extraction) -> float:
-        """What a graph costs as a whole; with kernels, what the start does without what they gain by the sum of prices."""
-        if self._first is None or self._costs.can_price(graph):
-            return self._costs.graph_cost(graph)
-        return max(self._start.cost - (self._first - extraction.cost), PART * self._start.cost)
-
-    def _candidate(self, cost: float, egraph: EGraph, extraction: Extraction) -> Candidate | None:
-        """A program with the way to it: a step for each rule, and what each step rests on. None where it rests on nothing."""
+        # a step for each rule, and what each step rests on
         turns = list(story(egraph, extraction, self._start.graph, self._price))
         at = self._start
         for turn in turns[:-1]:
             at = Candidate(turn.graph, self._between(at, turn.graph), at, turn.rule, turn.places, turn.facts)
-        if not turns:
-            return None
-        last = turns[-1]
-        return Candidate(last.graph, cost, at, last.rule, last.places, last.facts)
+        if turns:
+            last = turns[-1]
+            self.take(Candidate(last.graph, cost, at, last.rule, last.places, last.facts))
+            self.own = True
+
+    def _cost(self, graph: Graph, extraction: Extraction) -> float:
+        """Return the cost of a graph as a whole; with kernels, that of the start without what they gain by the sum of prices."""
+        if self._first is None or self._costs.can_price(graph):
+            return self._costs.graph_cost(graph)
+        return max(self._start.cost - (self._first - extraction.cost), PART * self._start.cost)
 
     def _between(self, before: Candidate, graph: Graph) -> float:
-        """What a graph on the way costs, as far as there is time to say."""
+        """Return the cost of a graph on the way, as far as there is time to say."""
         if graph.outputs == before.graph.outputs or not self._costs.can_price(graph):
             return before.cost
         try:
@@ -227,61 +206,23 @@ class Programs:
 class Tidying:
     """Going on from the best graph as a whole, rule by rule: what a sum of prices does not see, or chance left undone."""
 
-    def __init__(
-        self,
-        rules: Sequence[CompiledRule],
-        costs: CostModel,
-        limits: Limits,
-        seed: int,
-        findings: Findings | None = None,
-    ) -> None:
-        self._rules, self._costs, self._limits, self._seed = without_layouts(rules), costs, limits, seed
-        self._findings = findings
+    def __init__(self, space: Space) -> None:
+        self._space, self._rules, self.sweeps = space, without_layouts(space.tried), SweepCount()
         self._done: Candidate | None = None
-        #: steps that were taken, and seconds of the predicted time that they saved
-        self.steps, self.gained = 0, 0.0
 
     def tidy(self, programs: Programs, swept: bool = False) -> None:
         """Tells programs of what is better; nothing where that was done from their best.
 
         `swept`: only what can be had at once.
         """
-        from dslc.search.strategies.backtrack import BacktrackSearch
-
-        best = programs.best
-        if best is self._done or not self._costs.can_price(best.graph):
+        best, limits = programs.best, self._space.limits
+        if best is self._done or not self._space.costs.can_price(best.graph):
             return
-        limits = self._limits
         steps = TIDY if limits.steps is None else min(TIDY, limits.steps // PARTS)
-        near = BacktrackSearch(
-            best,
-            self._rules,
-            self._costs,
-            limits,
-            ROOM,
-            self._seed,
-            None,
-            programs.take,
-            turn=steps,
-            findings=self._findings,
-        )
-        began, before = limits.done, best.cost
-        end = began + steps
-        try:
+        near = BacktrackSearch(replace(self._space.at(best, programs.take), alpha=ROOM), self._rules, turn=steps)
+        end = limits.done + steps
+        with self.sweeps.counting(limits, lambda: programs.best.cost):
             near.begin()
             while not swept and not limits.over and limits.done < end and near.expand():
                 pass
-        finally:
-            self.steps += limits.done - began
-            self.gained += before - programs.best.cost
         self._done = None if swept else programs.best
-
-
-def rules_of(space: Space) -> list[CompiledRule]:
-    """The substitutions that a space says are tried; layouts are substitutions too."""
-    if space.layouts == "none":
-        return without_layouts(space.rules)
-    if space.layouts == "only":
-        others = set(map(id, without_layouts(space.rules)))
-        return [rule for rule in space.rules if id(rule) not in others]
-    return space.rules

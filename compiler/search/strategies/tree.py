@@ -1,16 +1,14 @@
-"""The Monte Carlo tree search over e-graphs itself: its turns are simulations; `dslc.search.strategies.treesearch` has its options."""
+"""Monte Carlo tree search over e-graphs (PACT'24): the choice of the next rule is searched; its turns are simulations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf, log, sqrt
 from random import Random
-from typing import TYPE_CHECKING
 
-from dslc.cost.model import CostModel
 from dslc.deadline import TimeUp
 from dslc.egraph import rewrite
 from dslc.egraph.deltas import added
@@ -22,23 +20,16 @@ from dslc.egraph.incremental_matches import IncrementalMatches
 from dslc.egraph.rewrite import Cap, Caps, StepOutcome
 from dslc.egraph.story import kept
 from dslc.egraph.view import View
-from dslc.ir.facts import Fact
-from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import Graph, Node
 from dslc.match import CompiledRule
 from dslc.match.matcher import Match
-from dslc.search.region_rewrites.findings import Findings
-from dslc.search.rewrites.candidate import Candidate, Limits, Progress
-from dslc.search.rewrites.levelled import level
-from dslc.search.strategies.arms import WAYS
-from dslc.search.strategies.programs import NodePrices, Own, Programs, Tidying
-from dslc.search.strategies.saturation import Saturate, Saturating
-from dslc.search.strategies.sources import Source
-from dslc.search.strategies.strategy import Grown
-from dslc.search.strategies.treestate import TreeState
-
-if TYPE_CHECKING:
-    from dslc.search.strategies.treesearch import Mcts
-
+from dslc.search.candidates.candidate import Candidate, PlacedFact
+from dslc.search.options.strategies import WAYS, Mcts, Saturate
+from dslc.search.rewrites.associative_flattening import level
+from dslc.search.strategies.explorers import SweepCount, explored
+from dslc.search.strategies.programs import NodePrices, Programs, Tidying
+from dslc.search.strategies.saturation import Saturating
+from dslc.search.strategies.space import SearchedEGraph, Source, Space
 
 PART = 16  #: parts of the simulations of which one without a gain, where there was one before, ends a tree
 TOLD = 200  #: facts of another source about one program
@@ -48,34 +39,84 @@ FRESH = 200  #: e-nodes that were added last that are near; those of the last ru
 BARREN = 3  #: trees from one graph that find nothing better before the search ends
 LESS = 1e-9  #: share by which a program is cheaper than another one, at least
 ASKED = 5_000  #: calls that are looked at for matches of one rule: no rule holds up a simulation for long
+LEAST = 500  #: e-nodes of a region's, however many regions there are
 SOLVER = 2.0  #: seconds of integer programming for one state
 OPENED = 0.35  #: share of the time, or of the steps, that saturation has before the first tree
 #: share of the time that is left for the last programs, and most seconds of one
 LAST: tuple[float, float] = (0.2, 30.0)
 
 
+@dataclass(slots=True, eq=False)
+class TreeState:
+    """An e-graph with its best program, what may be tried there, and what simulations from here were worth."""
+
+    egraph: EGraph
+    growing: IncrementalExtraction | FreshExtraction
+    found: Extraction
+    places: IncrementalMatches
+    #: e-nodes that the last rules added: what these made possible is near too
+    fresh: frozenset[Node] = frozenset()
+    #: matches near the best program of what the e-graph was cloned from, and those that were applied since
+    _before: IncrementalMatches | None = None
+    _done: Collection[Match] = ()
+    parent: TreeState | None = None
+    children: list[TreeState] = field(default_factory=list)
+    #: rules that may change something, and were not tried: everywhere, and in the best program
+    open: dict[bool, list[CompiledRule | Source]] = field(default_factory=dict)
+    _beside: IncrementalMatches | None = None
+    value: float = 0.0
+    visits: int = 0
+
+    @property
+    def cost(self) -> float:
+        return self.found.cost
+
+    @property
+    def beside(self) -> IncrementalMatches:
+        """Matches of rules in the e-nodes that are near: those of the best program, and those that were added last."""
+        if self._beside is None:
+            before = self._before
+            chosen = (one.key for one in self.found.choice.values())
+            near = self.fresh.union(key for key in chosen if isinstance(key, Node))
+            view = View(self.egraph, near, self.places.view if before is None else before.view)
+            self._beside = IncrementalMatches(view, before, self._done)
+            self._before, self._done = None, ()
+        return self._beside
+
+    def close(self) -> None:
+        """Visit it no more; what it was worth stays."""
+        self.open = {False: [], True: []}
+        self.children, self._beside, self._before, self._done = [], None, None, ()
+
+
+def explore(options: Mcts, space: Space) -> Iterator[Candidate]:
+    """Search trees of e-graphs of the graph or of its regions."""
+
+    def make(part: Space, count: int) -> Searching:
+        enodes = max(options.enodes // count, min(options.enodes, LEAST))
+        return Searching(replace(options, enodes=enodes), part, 1 / count)
+
+    return explored(space, make, options.whole)
+
+
 class Searching:
     """A tree of e-graphs of one graph; each turn is a simulation."""
 
-    def __init__(
-        self, options: Mcts, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
-        told: Progress, moves: Sequence[Source] = (), price: Own | None = None, share: float = 1.0,
-        findings: Findings | None = None,
-    ) -> None:  # fmt: skip
-        """`share`: of all that is searched this has such a share."""
-        self._options, self._limits, self._start = options, limits, start
-        self._costs, self._seed, self._share, self._findings = costs, seed, share, findings
-        self._rules = sorted(rules, key=lambda rule: rule.name)
+    def __init__(self, options: Mcts, space: Space, share: float = 1.0) -> None:
+        """Begin without a tree; of all that is searched this has such a share."""
+        self._options, self._space, self._limits, self._start = options, space, space.limits, space.start
+        self._share = share
+        self._rules = sorted(space.tried, key=lambda rule: rule.name)
         # a term variable stands for any operator
         self._operators = [
             frozenset(site.operator for site in rule.left.sites if site.operator) for rule in self._rules
         ]
-        self._random = Random(seed)
-        self._moves = list(moves)
-        self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}
-        self._prices = NodePrices(costs, limits, lazy=True, own=price)
-        self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
-        self.tidying, self._barren = Tidying(rules, costs, limits, seed, findings), 0
+        self._random = Random(space.seed)
+        self._moves = space.moves
+        self._facts: dict[tuple[int, int], list[PlacedFact]] = {}
+        self._prices = NodePrices(space)
+        self._programs = Programs(space, self._prices, options.ranked)
+        self._tidying, self._barren = Tidying(space), 0
         few = max(1, options.matches // NEAR)
         self._caps: dict[bool, Caps] = {
             near: Caps(matches, matches + 1, options.enodes, asked=ASKED)
@@ -93,19 +134,24 @@ class Searching:
         self._idle = 0
         # the last programs are taken out in time of their own, where that is done in another way
         self._final = options.final if options.final != options.reward else ""
-        self._last = limits.until.part(1 - LAST[0])
+        self._last = space.limits.until.part(1 - LAST[0])
 
     @property
     def best(self) -> Candidate:
         return self._programs.best
 
-    def grown(self) -> Grown | None:
+    @property
+    def sweeps(self) -> SweepCount:
+        return self._tidying.sweeps
+
+    def grown(self) -> SearchedEGraph | None:
+        """Return the e-graph of the cheapest program, or of the tree."""
         if self._least is not None:
-            return Grown(self._least[0], self._prices)
-        return None if self._root is None else Grown(self._root.egraph, self._prices)
+            return SearchedEGraph(self._least[0], self._prices)
+        return None if self._root is None else SearchedEGraph(self._root.egraph, self._prices)
 
     def begin(self) -> None:
-        """What can be had at once, what saturation finds from there, and the e-graph of the best of it."""
+        """Take what can be had at once and what saturation finds from there, and plant the e-graph of the best of it."""
         self._tidy(swept=True)
         self._open()
         # the first tree has all of the patience
@@ -120,10 +166,8 @@ class Searching:
         before, share = self._programs.best, self._share * OPENED
         end = inf if limits.steps is None else limits.done + share * (limits.steps - limits.done)
         with limits.within(share):
-            near = Saturating(
-                Saturate(enodes=options.enodes), before, self._rules, self._costs, limits, self._seed, self._programs.take,
-                swept=0.0, findings=self._findings, tidying=self.tidying,
-            )  # fmt: skip
+            part = self._space.at(before, self._programs.take)
+            near = Saturating(Saturate(enodes=options.enodes), part, swept=0.0, tidying=self._tidying)
             near.begin()
             while not limits.over and limits.done < end and near.expand():
                 pass
@@ -143,7 +187,7 @@ class Searching:
 
     def _tidy(self, swept: bool = False) -> None:
         if self._options.tidy and not self._options.mixed:
-            self.tidying.tidy(self._programs, swept)
+            self._tidying.tidy(self._programs, swept)
 
     def _onwards(self) -> bool:
         """A new tree from the best graph as it is; False where that was done a few times in vain, or time is over."""
@@ -206,7 +250,12 @@ class Searching:
         """One simulation; after so many of them the best rule is applied for good. False where nothing is left to do."""
         if self._root is None:
             return False
-        if self._final and self._ending():
+        limits = self._limits
+        ending = self._last.over or (
+            limits.steps is not None and limits.done + self._options.rollout + 1 > limits.steps
+        )
+        if self._final and ending:
+            # what is left, of time or steps, is for the last programs
             self._finish()
             return False
         if self._stale:
@@ -239,13 +288,8 @@ class Searching:
         return not self._limits.over
 
     def _worth(self, state: TreeState) -> float:
-        """What a state is rewarded by: the default cost is what the paper says, trees and all, and not that of its program."""
+        """Return the reward of a state: the default cost is the paper's, trees and all, and not that of its program."""
         return state.found.estimate if self._options.reward == "default" else state.cost
-
-    def _ending(self) -> bool:
-        """Whether what is left, of time or steps, is for the last programs."""
-        limits = self._limits
-        return self._last.over or (limits.steps is not None and limits.done + self._options.rollout + 1 > limits.steps)
 
     def _finish(self) -> None:
         """The last programs in another way than the rewards': of the tree's e-graph, and of the one that the cheapest is of."""
@@ -314,44 +358,33 @@ class Searching:
 
     def _tryable(self, state: TreeState, near: bool) -> list[CompiledRule | Source]:
         """The rules that are not known to change nothing: all whose operators are there, until they are tried."""
-        found = state.open.get(near)
-        if found is None:
-            found = state.open[near] = self._fitting(state, near)
-        return found
+        if near not in state.open:
+            state.open[near] = self._fitting(state, near)
+        return state.open[near]
 
     def _expanded(self, state: TreeState) -> TreeState | None:
         """A new child by a random rule; None where none changes anything, or time is over."""
         near = self._random.random() < self._options.near
         near = near if self._tryable(state, near) else not near
-        rules = self._tryable(state, near)
-        while rules:
-            rule = rules[self._random.randrange(len(rules))]
-            applied = self._applied(state, rule, near)
-            if applied is None:
-                if self._limits.over:
-                    return None
-                rules.remove(rule)
-                continue
-            made, outcome = applied
-            if not _sampled(outcome):
-                rules.remove(rule)
+        made = self._random_step(state, self._tryable(state, near), near)
+        if made is not None:
             made.parent = state
             state.children.append(made)
             self._offer(made.egraph, made.found)
-            return made
-        return None
+        return made
 
     # ---- simulation ------------------------------------------------------------------------------------------------
 
     def _rolled(self, state: TreeState) -> float:
-        """What random rules from here gain one after the other, in seconds."""
+        """Return what random rules from here gain one after the other, in seconds."""
         options, random = self._options, self._random
         gained = 0.0
         for _ in range(options.rollout):
             if len(state.egraph) >= options.enodes:
                 break
             first = random.random() < options.near
-            after = self._random_step(state, first) or self._random_step(state, not first)
+            steps = (self._random_step(state, self._fitting(state, near), near) for near in (first, not first))
+            after = next(filter(None, steps), None)
             if after is None:
                 break
             gained += max(self._worth(state) - self._worth(after), 0.0)
@@ -359,31 +392,32 @@ class Searching:
             self._offer(state.egraph, state.found)
         return gained
 
-    def _random_step(self, state: TreeState, near: bool) -> TreeState | None:
-        """A state after a random rule of those that change something; None where there is none, or time is over."""
-        rules = self._fitting(state, near)
+    def _random_step(self, state: TreeState, rules: list[CompiledRule | Source], near: bool) -> TreeState | None:
+        """Apply a random one of some rules; None where none changes anything, or time is over.
+
+        A rule that changed nothing, or was applied at all of its places, leaves the list: another time it changes nothing.
+        """
         while rules and not self._limits.over:
             k = self._random.randrange(len(rules))
             applied = self._applied(state, rules[k], near)
+            if applied is None or Cap.MATCHES not in applied[1].capped:
+                del rules[k]
             if applied is not None:
                 return applied[0]
-            del rules[k]
         return None
 
     def _fitting(self, state: TreeState, near: bool) -> list[CompiledRule | Source]:
         """Rules whose operators are all there, whether they match is seen when they are tried; other sources know the best program."""
         there = frozenset(state.places.view.by_operator)
-        rules = self._fit.get(there)
-        if rules is None:
-            rules = self._fit[there] = [
-                rule for rule, operators in zip(self._rules, self._operators, strict=True) if operators <= there
-            ]
-        return [*rules, *self._moves] if near else [*rules]
+        if there not in self._fit:
+            pairs = zip(self._rules, self._operators, strict=True)
+            self._fit[there] = [rule for rule, operators in pairs if operators <= there]
+        return [*self._fit[there], *self._moves] if near else [*self._fit[there]]
 
     def _applied(
         self, state: TreeState, rule: CompiledRule | Source, near: bool
     ) -> tuple[TreeState, StepOutcome] | None:
-        """What a rule makes of a state, with its best program; None where nothing changed, or time is over."""
+        """Apply a rule to a state, with its best program; None where nothing changed, or time is over."""
 
         egraph, options = state.egraph, self._options
         applied = self._matched(state, rule, near) if isinstance(rule, CompiledRule) else self._stated(state, rule)
@@ -445,9 +479,3 @@ class Searching:
         child.rebuild()
         capped = frozenset({Cap.MATCHES}) if len(told) > most else frozenset()
         return child, StepOutcome(len(told), len(taken), unions, capped), ()
-
-
-def _sampled(outcome: StepOutcome) -> bool:
-    """Whether a rule was applied at some of its places only: another time it may be others."""
-
-    return Cap.MATCHES in outcome.capped

@@ -1,0 +1,1 @@
+"""Candidates: graphs that a search found, the steps to them, and how they are written as ONNX models."""

@@ -1,0 +1,184 @@
+"""The acceptance test: the contender that was measured to be faster than the original, if any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dslc.cost.process import WorkerFailed
+from dslc.cost.timing import MemoryShort
+from dslc.deadline import TimeUp
+from dslc.search.runs.benchmark import Decision
+from dslc.search.runs.contenders import Contender, distinct
+from dslc.search.runs.planning import by_plans
+from dslc.search.runs.proving import checked
+from dslc.search.runs.stages import Finished, Referenced, Task, deciding
+from dslc.search.runs.state import RunState
+from dslc.search.runs.without_library import PART, asked, standing, tell_library_only
+
+STARTS = 12  #: an interval is made narrower where there is time for so many starts of a model
+SHARPENING = 0.1  #: share of the budget that may make the interval of the result narrower, when all is decided
+HOPE = 0.5  #: part of the best one's gain that makes what is there without mutants and derivations the better bet
+HOPELESS = 1.1  #: times as slow as the winner from which on nothing is hoped of a contender, by its prediction
+
+
+def accept(referenced: Referenced, run: RunState) -> Finished:
+    """Return the contender that was measured to be faster, or the original and why."""
+    task = referenced.task
+    # what is known to be slow without its library is not asked for where anything else is there
+    contenders = [one for one in run.checked if one not in run.library_only] or list(run.checked)
+    if not contenders:
+        return Finished(task, None, run.reason)
+    if not task.target.measured:
+        return by_plans(referenced, run)
+    if not task.settings.timing:
+        cheapest = min(contenders, key=lambda one: one.candidate.cost)
+        return _chosen(task, cheapest, run, "the search's choice, not timed")
+    run.phase("timing")
+    taken = affordable(referenced, contenders, run)
+    faster = _faster(contenders, run)
+    rest = sorted((one for one in contenders if one not in taken), key=run.expected)
+    try:
+        part = _part(task, taken)
+        found = _timed(referenced, taken, part, run)
+        while deciding(referenced, len(taken) + 1, faster) <= part * (run.clock.left() - task.writing):
+            # what was kept for something else is not needed while there is nothing that is faster
+            part = part if found.winner is not None else 1.0
+            if found.decided or found.winner is not None:
+                hopeless = found.winner is not None and HOPELESS * taken[found.winner].candidate.cost
+                if not rest or (hopeless and rest[0].candidate.cost >= hopeless):
+                    break
+                taken.append(rest.pop(0))
+            before, found = found, _timed(referenced, taken, part, run)
+            if not found.decided and found.verdicts == before.verdicts:
+                break
+    except MemoryShort as short:
+        return Finished(task, None, f"it cannot be timed against a rewritten model: {short}")
+    except TimeUp:
+        run.cut("timing")
+        return Finished(task, None, f"the budget of {task.settings.budget:g} s left no time to time a rewritten model")
+    except WorkerFailed as failed:
+        return Finished(task, None, f"timing failed: {failed}")
+    if found.winner is None and not found.decided:
+        run.cut("timing")
+    finished = _decided(task, taken, found, run)
+    # in the order of their promise: those that were timed, the fastest first, then those that were not
+    order = sorted(range(len(taken)), key=lambda k: -found.verdicts[0][k].ratio.ratio)
+    timed = [(taken[k], tuple(at[k] for at in found.verdicts)) for k in order if taken[k] is not finished.contender]
+    hopeful = [(one, own) for one, own in timed if own[0].ratio.high > 1]
+    result = standing(referenced, finished, [*hopeful, *((one, ()) for one in rest)], run)
+    tell_library_only(result, run)
+    return result
+
+
+def _decided(task: Task, contenders: Sequence[Contender], found: Decision, run: RunState) -> Finished:
+    verdicts, reason = found.verdicts, ""
+    best = found.winner
+    if best is None:
+        best = max(range(len(contenders)), key=lambda k: verdicts[0][k].ratio.ratio)
+        reason = f"no rewritten model was measured to be faster (best: {verdicts[0][best]})"
+        somewhere = next((v for at in verdicts for v in at if v.faster), None)
+        if somewhere is not None:
+            reason = f"what is faster at some sizes ({somewhere.ratio} times as fast) is slower at others"
+        elif not found.decided:
+            reason = f"the budget ended before timing could decide: {verdicts[0][best]}"
+    contender = contenders[best]
+    own = tuple(at[best] for at in verdicts)
+    return Finished(task, None if reason else contender, reason, own, run.predicted(contender.candidate))
+
+
+def affordable(referenced: Referenced, contenders: Sequence[Contender], run: RunState) -> list[Contender]:
+    """Return those that can be timed beside each other in what is left: every generation of processes loads all of them.
+
+    One of them is always what is there without mutants and derivations, whose predictions must not be the only hope, and one what
+    needs no library.
+    """
+    left = _part(referenced.task, contenders) * (run.clock.left() - referenced.task.writing)
+    # where not all can be timed, the best are by what is known of them
+    ordered = sorted(contenders, key=run.expected)
+    simple = [one for one in ordered if not run.is_costly(one.candidate)][:1] or ordered[:1]
+    most, faster = len(ordered), _faster(ordered, run)
+    while most > 1 and deciding(referenced, most, faster) > left:
+        most -= 1
+    if most == 1:
+        # not where that is expected to gain next to nothing beside another one
+        taken = ordered[:1] if _faster(simple, run) < faster**HOPE else simple
+    else:
+        plain = [one for one in ordered if not one.model.functions][:1]
+        wanted = list(dict.fromkeys([ordered[0], *simple, *plain]))[:most]
+        taken = [*wanted, *(one for one in ordered if one not in wanted)][:most]
+    # what was decided before takes no time
+    sure = [one for one in ordered if one not in taken and (known := run.timing(one)) is not None and known.faster]
+    return [*taken, *sure]
+
+
+def narrow_intervals(finished: Finished, referenced: Referenced, run: RunState) -> Finished:
+    """Return what was decided, with intervals that some of the time that is left makes narrower."""
+    seconds = min(SHARPENING * finished.task.settings.budget, run.clock.left() - finished.task.writing)
+    if finished.contender is None or not finished.verdicts or seconds < STARTS * referenced.load:
+        return finished
+    run.phase("timing")
+    try:
+        found = referenced.benchmark.narrow_intervals(finished.contender, seconds)
+    except (TimeUp, WorkerFailed, MemoryShort):
+        return finished
+    return replace(finished, verdicts=found) if found else finished
+
+
+def _part(task: Task, contenders: Sequence[Contender]) -> float:
+    """Return the part of the time for timing that decides with the library; the rest is for the result without it."""
+    return 1 - PART if asked(task.settings, contenders) else 1.0
+
+
+def _faster(contenders: Sequence[Contender], run: RunState) -> float:
+    """Return how many times as fast the best of some contenders is expected to be."""
+    return 1.0 if run.start is None else run.start.cost / min(map(run.expected, contenders))
+
+
+def _timed(referenced: Referenced, contenders: Sequence[Contender], part: float, run: RunState) -> Decision:
+    """Decide within such a part of the time that is left, without that for writing the result."""
+    run.timed = list(contenders)
+    return referenced.benchmark.decide(contenders, run.left(part, referenced.task))
+
+
+def _chosen(task: Task, contender: Contender, run: RunState, reason: str, interrupted: bool = False) -> Finished:
+    return Finished(task, contender, reason, (), run.predicted(contender.candidate), interrupted)
+
+
+# ---- Ctrl-C -------------------------------------------------------------------------------------------------------------
+
+
+def interrupted(task: Task, run: RunState) -> Finished:
+    """Return the best so far that can still be checked, within seconds; another Ctrl-C ends this too."""
+    run.phase("interrupted", "interrupted: checking the best so far")
+    if run.timed:
+        # what is known from an earlier run is not among the times
+        known = {one: verdict for one in run.timed if (verdict := run.timing(one)) is not None}
+        best = max(known, key=lambda one: known[one].ratio.ratio, default=run.timed[0])
+        if known and known[best].ratio.ratio <= 1:
+            reason = f"interrupted: what was timed so far is no faster ({known[best]})"
+            return Finished(task, None, reason, interrupted=True)
+        said = f"{known[best]} so far" if known else "not timed"
+        return _chosen(task, best, run, f"interrupted while it was timed: {said}", True)
+    found = _checked_in_time(run)
+    if found is None:
+        return Finished(task, None, "interrupted before a rewritten model was checked", interrupted=True)
+    return _chosen(task, found, run, "interrupted: the best so far, its outputs compared, not timed", True)
+
+
+def _checked_in_time(run: RunState) -> Contender | None:
+    """Return the best candidate that was checked, or is now; of its path the last one that time suffices for."""
+    if run.referenced is None or run.best is None:
+        return None
+    # kernels that were built are among them; what rests on more is slower without its library
+    simple = [one for one in run.checked if not run.is_costly(one.candidate)]
+    if simple:
+        return min(simple, key=lambda one: one.candidate.cost)
+    try:
+        for candidate in distinct(run.best, 3):
+            found = checked(run.referenced, run, candidate) if candidate.parent is not None else None
+            if found is not None:
+                return found
+    except (TimeUp, MemoryShort):
+        pass
+    return None
