@@ -1,1 +1,3 @@
+"""The version of dslc."""
+
 __version__ = "0.1.0"

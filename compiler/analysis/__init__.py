@@ -1,1 +1,1 @@
-
+"""Analyses of expressions: linearity, boxes, iterator tables, counts."""

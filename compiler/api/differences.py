@@ -369,7 +369,6 @@ def _refused(problem: NotCompared, call: str | None) -> DslcError:
 
 def title(name: str, found: Difference) -> str:
     """`Y[1, 8, 9, 9]: 12.3 % differs (40 of 324 positions)`."""
-
     count, total = sum(box.count for box in found.boxes), prod(found.shape)
     verdict = "equal" if not count else f"{percent(found.share)} differs"
     return f"{name}{list(found.shape)}: {verdict} ({count} of {total} positions)"

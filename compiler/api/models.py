@@ -38,19 +38,19 @@ def optimize(
 ) -> Optimized:
     """A faster model with the same outputs, or the original.
 
-        Args:
+    Args:
             model: a path; the bytes of a file, or a model, whose external data (if any) lies relative to the working folder; or what
                 PyTorch has, where it is installed: a module, an exported program, or the path of one (`.pt2`).
             args: what a module of PyTorch is called with, for its export; also the representative inputs, where there are no others.
     {options}
 
-        Returns:
+    Returns:
             `.model`, which refers to the same external data as the original, and `.report` (times in milliseconds).
 
-        Raises:
+    Raises:
             DslcError: with diagnostics, for a model, rules, inputs or options that are wrong.
 
-        Example:
+    Example:
             >>> import dslc, onnx.parser
             >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { t = Identity(x) y = Relu(t) }'
             >>> result = dslc.optimize(onnx.parser.parse_model(text), budget=0)

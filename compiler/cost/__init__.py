@@ -1,1 +1,1 @@
-
+"""Costs of operators and models, and timing of models against each other."""

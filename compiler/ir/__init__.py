@@ -1,1 +1,1 @@
-
+"""Values: data types, scalar expressions, scopes, graphs, programs over holes, facts."""

@@ -1,1 +1,1 @@
-
+"""Import and export of ONNX models."""

@@ -1,1 +1,1 @@
-
+"""The optimizer: from a model to a faster one with a report."""

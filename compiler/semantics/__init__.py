@@ -1,1 +1,1 @@
-
+"""Libraries, names and types; operators at given shapes."""

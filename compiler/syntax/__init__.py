@@ -1,1 +1,1 @@
-
+"""Reading and printing of rule files."""

@@ -206,7 +206,6 @@ class Searching:
 
     def _plant(self, egraph: EGraph, program: Graph | None = None) -> None:
         """A new tree, at prices as they are known by now; `program` is one that the e-graph holds."""
-
         how = self._options.reward
         growing: IncrementalExtraction | FreshExtraction
         if how in ("shared", "joint"):
@@ -223,7 +222,6 @@ class Searching:
 
         Where others have found what is better than this tree's, from that.
         """
-
         self._tidy()
         if not self._programs.own and not self._options.mixed:
             return self._onwards()
@@ -293,7 +291,6 @@ class Searching:
 
     def _finish(self) -> None:
         """The last programs in another way than the rewards': of the tree's e-graph, and of the one that the cheapest is of."""
-
         egraphs = [] if self._root is None else [self._root.egraph]
         egraphs += [self._least[0]] if self._least is not None else []
         limits = self._limits
@@ -418,7 +415,6 @@ class Searching:
         self, state: TreeState, rule: CompiledRule | Source, near: bool
     ) -> tuple[TreeState, StepOutcome] | None:
         """Apply a rule to a state, with its best program; None where nothing changed, or time is over."""
-
         egraph, options = state.egraph, self._options
         applied = self._matched(state, rule, near) if isinstance(rule, CompiledRule) else self._stated(state, rule)
         if applied is None:
@@ -443,7 +439,6 @@ class Searching:
         self, state: TreeState, rule: CompiledRule, near: bool
     ) -> tuple[EGraph, StepOutcome, Sequence[Match]] | None:
         """A clone after a rule at some places, and these; None where it matches nowhere."""
-
         limits, caps = self._limits, self._caps[near]
         matches, sampled = (state.beside if near else state.places).of(rule, self._random, caps, limits.until)
         if len(matches) > caps.matches:
@@ -458,7 +453,6 @@ class Searching:
 
     def _stated(self, state: TreeState, source: Source) -> tuple[EGraph, StepOutcome, Sequence[Match]] | None:
         """A clone after some facts of another source about the best program; None where it says none."""
-
         graph = program_of(state.egraph, state.found)
         key = (self._moves.index(source), hash(graph.outputs))
         told = self._facts.get(key)
