@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -106,7 +106,7 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False, keep: bool 
 def _shortened(node: ScopeNode) -> Scope:
     scope = node.scope
     body = shortened(_narrowed(scope.body, scope), tuple(arg.type.dtype for arg in node.args))
-    return scope if body is scope.body else Scope(scope.extents, body, scope.dtype, scope.groups)
+    return scope if body is scope.body else replace(scope, body=body)
 
 
 def _narrowed(body: Scalar, scope: Scope) -> Scalar:
@@ -177,9 +177,7 @@ def _tidy(scope: Scope, args: tuple[Value, ...], node: ScopeNode) -> Value:
     from dslc.ir.scalar import read as make
 
     body = substitute(scope.body, {}, 0, lambda each, index, other, depth: make(numbers[each.operand], index, other))
-    return scope_value(
-        Scope(scope.extents, _narrowed(body, scope), scope.dtype, scope.groups), tuple(args[k] for k in read)
-    )
+    return scope_value(replace(scope, body=_narrowed(body, scope)), tuple(args[k] for k in read))
 
 
 def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
@@ -202,7 +200,7 @@ def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
         return element if other is None else make("select", inside(index, arg.type.shape), element, other)
 
     scope = node.scope
-    return Scope(scope.extents, substitute(scope.body, {}, 0, on_read), scope.dtype, scope.groups)
+    return replace(scope, body=substitute(scope.body, {}, 0, on_read))
 
 
 def _same_float(dtype: DType, dtypes: tuple[DType, ...]) -> bool:

@@ -445,7 +445,7 @@ class StageWriter(StageLayout):
                 self.inner_lanes(emitter_block, vars[-1], whole[-1], element)
 
             self.nest(block, vars[:-1], whole[:-1], innermost)
-        emitter.levels[-1].block.statements.append(block)
+        emitter.write(block)
         if buffer is not None:
             self.buffers[part.value] = buffer
 
@@ -573,7 +573,7 @@ class StageWriter(StageLayout):
         block = Block()
         with self.emitter.level(block):
             self._parts([at], None, 1)
-        self.emitter.levels[-1].block.statements.append(block)
+        self.emitter.write(block)
 
 
 def _shared(value: Poly, var: Var, lane: Var) -> float:

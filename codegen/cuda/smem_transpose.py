@@ -166,7 +166,7 @@ class TurnedStage(CudaStage):
         with emitter.level(loop, each, spot[turn.below], spot[turn.beside]), emitter.level(then, fence=True):
             yield at, place
         loop.statements.append(Branch(inside, then, Block()))
-        emitter.levels[-1].block.statements.append(Loop(each.name, "k_rank", str(SIDE * SIDE), THREADS, loop))
+        emitter.write(Loop(each.name, "k_rank", str(SIDE * SIDE), THREADS, loop))
 
     def _load(self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var]) -> list[tuple[Shared, DType]]:
         emitter = self.emitter
@@ -183,9 +183,7 @@ class TurnedStage(CudaStage):
                 emitter.guarded += 1
                 value = emitter.emit_as(node, env, dtype)
                 emitter.guarded -= 1
-                emitter.levels[-1].block.statements.append(
-                    Store("k_store_one", (f"{shared.name} + {place}", value.text))
-                )
+                emitter.write(Store("k_store_one", (f"{shared.name} + {place}", value.text)))
                 tiles.append((shared, dtype))
         return tiles
 

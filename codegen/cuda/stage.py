@@ -276,7 +276,7 @@ class CudaStage(StageWriter):
     ) -> None:
         super().inner_loops(placed, spots, values, lane)
         if self.team > 1 and placed.part.value in self.buffers:
-            self.emitter.levels[-1].block.statements.append(self._meet())
+            self.emitter.write(self._meet())
 
     def buffer(self, placed: PlacedInStage, lanes: bool) -> TensorPlace:
         """Shared memory where a team has a row that fits there, else global memory for all of the value."""

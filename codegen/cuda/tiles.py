@@ -12,12 +12,12 @@ from itertools import combinations
 from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
 from dslc.codegen.cuda.text import CudaVariant, Tile, Units
-from dslc.codegen.functions import COMPARISONS, c_type, computed, neutral, store_type
+from dslc.codegen.functions import COMPARISONS, c_type, computed, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Store, Variable
+from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Store
 from dslc.codegen.poly import NotPolynomial, Poly, Ranges, Var, const, known, of, of_scalar, product, replaced
 from dslc.codegen.stages import Stage, sizes, split_up
-from dslc.codegen.values import Env, Val, literal
+from dslc.codegen.values import Env, Val
 from dslc.codegen.vectorize import GroupMemory, dot
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
@@ -193,10 +193,7 @@ class ProductStage(CudaStage):
         down = self._let("m", f"{first[0].name} + {own[0].name}", self.height)
         right = self._let("n", f"{first[1].name} + {own[1].name}", self.width)
         dtype = emitter.reduced_type(node, self._at(None, 0, None, None), computed(self.part.scope.dtype))
-        start = emitter.spread_text(literal(neutral(node.kind, dtype), dtype))
-        results = [emitter.name("acc") for _ in range(tile.down)]
-        for name in results:
-            emitter.levels[home].block.statements.append(Variable(c_type(dtype, tile.right), name, start))
+        results = [emitter.accumulator(node.kind, dtype, True) for _ in range(tile.down)]
         self._sum(first, own, down, right, dtype, results)
         for k, name in enumerate(results):
             self._result(down, k, right, Val(name, dtype, True, home))
@@ -225,7 +222,7 @@ class ProductStage(CudaStage):
             else:
                 inner.statements.append(Branch(f"{count} >= {depth}", whole, rest))
             inner.statements.append(self._meet())
-        emitter.levels[-1].block.statements.append(Loop(at.name, "0", emitter.text(length), depth, inner))
+        emitter.write(Loop(at.name, "0", emitter.text(length), depth, inner))
 
     def _step(
         self, q: Var, at: Var, tiles: list[list[tuple[Scalar, Shared, DType]]], own: tuple[Var, Var], down: Var, right: Var,
@@ -242,7 +239,7 @@ class ProductStage(CudaStage):
                 text = (
                     f"k_take<{memory.type}, {count}>({memory.name} + {q.name}*{self._stride(side)} + {own[side].name})"
                 )
-                emitter.levels[-1].block.statements.append(Let(c_type(kind, count), name, text))
+                emitter.write(Let(c_type(kind, count), name, text))
                 emitter.bound[name] = emitter.top
                 vectors.append((node, name, kind))
             sides.append(vectors)
@@ -286,9 +283,7 @@ class ProductStage(CudaStage):
             then.statements.append(
                 Lanes(lane.name, right.name, stop, width, full, None, width, None if exact else tail, active)
             )
-        emitter.levels[-1].block.statements.append(
-            Branch(f"{down.name} + {k} < {emitter.text(self.height)}", then, Block())
-        )
+        emitter.write(Branch(f"{down.name} + {k} < {emitter.text(self.height)}", then, Block()))
 
     # ---- shared memory -------------------------------------------------------------------------------------------------------
 
@@ -322,9 +317,7 @@ class ProductStage(CudaStage):
                     then.statements.append(Store("k_store_one", (target, value.text)))
                 inside = f"{place.name} < {emitter.text(extent)} && {step.name} < {emitter.text(length)}"
                 load.statements.append(Branch(inside, then, self.outside(f"{shared.name} + {self.spot(side, q, p)}")))
-            emitter.levels[-1].block.statements.append(
-                Loop(each.name, "k_rank", str(size * tile.depth), self.threads, load)
-            )
+            emitter.write(Loop(each.name, "k_rank", str(size * tile.depth), self.threads, load))
             out.append((node, shared, dtype))
         return out
 
@@ -374,7 +367,7 @@ class ProductStage(CudaStage):
         """A position that is computed here."""
         emitter = self.own
         var = Var(emitter.name(name))
-        emitter.levels[-1].block.statements.append(Let("int64_t", var.name, text))
+        emitter.write(Let("int64_t", var.name, text))
         emitter.bound[var.name] = emitter.top
         if extent is not None:
             emitter.ranges.extents[var] = extent
