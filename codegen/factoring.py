@@ -33,6 +33,7 @@ from dslc.ir.scalar import (
     read,
     rebuild,
     reduce,
+    replaced,
     walk,
 )
 from dslc.ir.scopes import scope_of, split_iterator, substitute
@@ -49,7 +50,7 @@ def factored(part: Part, args: Values) -> list[Part]:
         found = _window(node, scope, args)
         if found is not None:
             product, rest = found
-            body = rebuild(scope.body, {node: rest}.get)
+            body = replaced(scope.body, node, rest)
             value = apart(scope_value(replace(scope, body=body), (*args, product.value)))
             return [product, part_of(scope_of(value), value.node.args, part.alone)]
     return [part_of(scope, args, part.alone) if args != part.args else part]

@@ -37,7 +37,7 @@ Values = tuple[Value, ...]
 def by_part(change: Callable[Concatenate[Part, Values, P], list[Part]]) -> Callable[Concatenate[Parts, P], Parts]:
     """Make a pass over a group's parts of a change of one: from it and its arguments to parts, of which the last is in its place."""
 
-    def whole(parts: Parts, *args: P.args, **options: P.kwargs) -> Parts:
+    def whole(parts: Parts, /, *args: P.args, **options: P.kwargs) -> Parts:
         new: dict[Value, Value] = {}
         out: list[Part] = []
         for part in parts.parts:

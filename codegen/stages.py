@@ -26,6 +26,13 @@ class PlacedInStage:
     outer: tuple[int, ...]
     inner: tuple[int, ...]
 
+    def at(self, places: Sequence[Poly]) -> dict[Iter, Poly]:
+        """Return positions of all iterators where the outer ones are at some places; the others are 0."""
+        iters = self.part.scope.iters
+        return dict.fromkeys(iters, const(0)) | {
+            iters[number]: place for number, place in zip(self.outer, places, strict=True)
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:

@@ -83,14 +83,14 @@ class TurnedStage(CudaStage):
         ranges.extents.update(zip(vars, self.extents, strict=True))
         at = places(self.stage.extents, self.groups, vars, ranges)
         last = self.stage.placed[-1]
-        iters = self._positions(last, at)
+        iters = last.at(at)
         (tensor, _) = self.memory.stores[last.part.value][0]
         beside = self._along(self.place(last.part, iters, tensor), vars)
         if beside is None:
             return None
         found: dict[int, list[tuple[int, Read]]] = {}
         for number, placed in enumerate(self.stage.placed):
-            iters = self._positions(placed, at)
+            iters = placed.at(at)
             for node in walk(placed.part.scope.body):
                 address = self._address_of(placed, node, iters) if isinstance(node, Read) else None
                 below = self._along(address, vars)
@@ -112,11 +112,6 @@ class TurnedStage(CudaStage):
         ):
             return None
         return TurnedOperand(beside, best, tuple(found[best]))
-
-    def _positions(self, placed: PlacedInStage, at: list[Poly]) -> dict[Iter, Poly]:
-        iters = {it: Poly(()) for it in placed.part.scope.iters}
-        iters.update({placed.part.scope.iters[number]: place for number, place in zip(placed.outer, at, strict=True)})
-        return iters
 
     def _address_of(self, placed: PlacedInStage, node: Read, iters: dict[Iter, Poly]) -> Poly | None:
         value = placed.part.args[node.operand]
@@ -202,9 +197,7 @@ class TurnedStage(CudaStage):
                 dtype = computed(placed.part.scope.dtype)
                 value = emitter.emit_as(placed.part.scope.body, env, dtype)
                 values[placed.part.value] = value
-                for tensor, pointer in self.memory.stores.get(placed.part.value, ()):
-                    self.pointers[pointer.name] = pointer
-                    emitter.store(tensor, self.place(placed.part, env.iters, tensor), value)
+                self.put(env, value)
 
     def _put(self, node: Scalar, env: object, text: str, dtype: DType) -> None:
         """Emit an expression at a place of the square."""

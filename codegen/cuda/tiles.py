@@ -263,26 +263,20 @@ class ProductStage(CudaStage):
 
     def _result(self, down: Var, k: int, right: Var, value: Val) -> None:
         """One row of a thread's results: what is done with the sum, and where it goes."""
-        emitter, part, width = self.own, self.part, self.tile.right
-        dtype = computed(part.scope.dtype)
-        then, full, tail = Block(), Block(), Block()
+        emitter, part, width, then = self.own, self.part, self.tile.right, Block()
         lane, active = emitter.variable("n", self.width), emitter.name("n")
         exact = self.width.number is not None and self.width.number % width == 0
+
+        def element() -> None:
+            env = self._at(down, k, lane, None)
+            emitter.remember_reduction(self.found.node, env, value.dtype, value)
+            self.put(env, emitter.emit_as(part.scope.body, env, computed(part.scope.dtype)))
+
         with emitter.level(then, fence=True):
-            for body, count in ((full, None), *(() if exact else ((tail, active),))):
-                with emitter.level(body, lane):
-                    emitter.lane, emitter.active = lane, count
-                    env = self._at(down, k, lane, None)
-                    emitter.remember_reduction(self.found.node, env, value.dtype, value)
-                    whole = emitter.emit_as(part.scope.body, env, dtype)
-                    for tensor, pointer in self.memory.stores.get(part.value, ()):
-                        self.pointers[pointer.name] = pointer
-                        emitter.store(tensor, self.place(part, env.iters, tensor), whole)
-                    emitter.lane, emitter.active = None, None
+            full = self.in_lanes(lane, None, element)
+            tail = None if exact else self.in_lanes(lane, active, element)
             stop = f"k_min64({emitter.text(self.width)}, {right.name} + {width})"
-            then.statements.append(
-                Lanes(lane.name, right.name, stop, width, full, None, width, None if exact else tail, active)
-            )
+            emitter.write(Lanes(lane.name, right.name, stop, width, full, None, width, tail, active))
         emitter.write(Branch(f"{down.name} + {k} < {emitter.text(self.height)}", then, Block()))
 
     # ---- shared memory -------------------------------------------------------------------------------------------------------
