@@ -47,6 +47,11 @@ class CudaFailure(DslcError):
         return self if self.kernel else CudaFailure(self.reason, self.detail, kernel, rule)
 
 
+def first_line(problem: BaseException) -> str:
+    """Return the first line of what an error says, or its name."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """Elements on a device: the address of the first one, and strides in elements."""

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dslc.cuda.cpu_parts import runtime
-from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
-from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan
+from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor, first_line
+from dslc.cuda.plan import BufferPlace, CallStep, HostStep, KernelStep, Plan
 from dslc.cuda.planning import Planned
 from dslc.cuda.views import StridedView
 from dslc.interpret.floats import Floats
@@ -263,8 +263,7 @@ class Runner:
         try:
             found = session.run(None, feeds)
         except Exception as problem:  # the runtime has a class for each of its errors
-            first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
-            raise CudaFailure(Reason.LAUNCH, first) from None
+            raise CudaFailure(Reason.LAUNCH, first_line(problem)) from None
         for array, view in zip(found, step.writes, strict=True):
             if array.shape != view.shape:
                 shapes = f"{list(array.shape)}, and {list(view.shape)} was planned"
@@ -275,11 +274,8 @@ class Runner:
         arguments = {
             name: self._tensor(value) if isinstance(value, StridedView) else value for name, value in step.arguments
         }
-        workspace = (0, 0)
-        if step.workspace is not None:
-            buffer: Buffer = self.plan.buffers[step.workspace]
-            workspace = (self.pointers[step.workspace], buffer.bytes)
-        return Invoked(step.function, step.rule, arguments, workspace)
+        workspace = next(((self.pointers[one], self.plan.buffers[one].bytes) for one in step.scratch), (0, 0))
+        return Invoked(step.name, step.rule, arguments, workspace)
 
     def _tensor(self, view: StridedView) -> Tensor:
         return Tensor(self.pointers[view.buffer] + view.offset * view.dtype.bytes, view.dtype, view.shape, view.strides)
