@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from dslc.cuda.plan import Buffer, BufferPlace, Plan, Step
+from dslc.cuda.plan import Buffer, BufferPlace, Plan, PlanStep
 from dslc.cuda.views import StridedView
 
 #: what begins in the shared memory begins at a multiple of so many bytes
@@ -93,7 +93,7 @@ def _apart(one: Life, other: Life, turns: Sequence[ScheduledStep]) -> bool:
 
 
 def assembled(
-    device: str, drafts: Sequence[Step], buffers: Sequence[Buffer], inputs: tuple[tuple[str, StridedView], ...],
+    device: str, drafts: Sequence[PlanStep], buffers: Sequence[Buffer], inputs: tuple[tuple[str, StridedView], ...],
     ends: tuple[tuple[str, StridedView], ...], kernels: tuple[tuple[str, str], ...],
 ) -> Plan:  # fmt: skip
     """The plan of some steps in an order in which they may run. `ends` are the outputs, which live to the end."""

@@ -51,7 +51,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """What runs on a stream, once what it waits for is done.
 
     `rule` says what it came from, and what it computes; `scratch` are buffers that it may use meanwhile.
@@ -67,20 +67,20 @@ class Step:
     waits: tuple[int, ...] = ()
 
 
-class KernelStep(Step):
+class KernelStep(PlanStep):
     """A generated kernel, by the name of what it computes; its tensors lie in row-major order."""
 
     __slots__ = ()
 
 
-class HostStep(Step):
+class HostStep(PlanStep):
     """A part that ONNX Runtime computes on the CPU: what it reads is copied there, what it gives is copied back."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class CallStep(Step):
+class CallStep(PlanStep):
     """A vendor's function. `rule` is the lowering, and behind it the nodes that it computes."""
 
     arguments: tuple[tuple[str, Argument], ...] = ()
@@ -108,7 +108,7 @@ class Plan:
     inputs: tuple[tuple[str, StridedView], ...]
     outputs: tuple[tuple[str, StridedView], ...]
     buffers: tuple[Buffer, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     #: names of kernels, and what they compute as text of the language
     kernels: tuple[tuple[str, str], ...]
     #: bytes of the memory that steps share
@@ -199,7 +199,7 @@ def _view(view: StridedView) -> list[Any]:
     return [view.buffer, str(view.dtype), list(view.shape), list(view.strides), view.offset]
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: PlanStep) -> dict[str, Any]:
     common = {"rule": step.rule, "stream": step.stream, "waits": list(step.waits), "seconds": step.seconds}
     if isinstance(step, CallStep):
         arguments = [
@@ -296,7 +296,7 @@ def _buffer(value: Any) -> Buffer:
     return Buffer(place, _int(value, 1), _str(value, 2), _int(value, 3), _int(value, 4, -1), _int(value, 5, -1))
 
 
-def _one_step(value: Any) -> Step:
+def _one_step(value: Any) -> PlanStep:
     seconds = _get(_dict(value, "step"), "seconds")
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < 1e9:
         raise BadPlan(Unfit.FIELD, "seconds")

@@ -14,7 +14,7 @@ from dslc.cuda.cpu_parts import Hosted, opaque
 from dslc.cuda.devices import Device
 from dslc.cuda.grouping import grouped, turnable
 from dslc.cuda.memory import assembled
-from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan, Step
+from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan, PlanStep
 from dslc.cuda.programs import as_kernel, lifted, view_of_node
 from dslc.cuda.vendor_calls import RESULT, Calls, TakenCall
 from dslc.cuda.views import StridedView, plain
@@ -156,7 +156,7 @@ class _Planner:
         self.calls = Calls(rules, device)
         self.buffers: list[Buffer] = []
         self.where: dict[Value, StridedView] = {}
-        self.drafts: list[Step] = []
+        self.drafts: list[PlanStep] = []
         #: what parts on the CPU compute, of what, by the numbers of their steps
         self.parts: dict[int, tuple[tuple[Value, ...], tuple[Value, ...]]] = {}
         self.programs: dict[str, Graph] = {}
