@@ -8,7 +8,7 @@ convolution, or of a convolution whose positions meet every part of its kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from dslc.codegen.functions import computed
@@ -37,6 +37,7 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.ir.scopes import scope_of, split_iterator, substitute
+from dslc.records import record
 
 MORE = 1.5  #: how many times as many products the matrices may have as the windows
 TERMS = 8  #: terms of the inner sum, with fewer of which it is no product of matrices
@@ -157,7 +158,7 @@ def parted(part: Part, args: Values) -> list[Part]:
 # ---- products of matrices --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Side:
     """A factor: its read, the axes that are not summed over, and what it is read at there."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -20,6 +20,7 @@ from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, scope_value, topological
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, as_scalar, num, table, walk
 from dslc.ir.scopes import inline, substitute
+from dslc.records import record
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -36,7 +37,7 @@ TABLE = 64  #: elements of a constant that is written into the code
 OFTEN = 10  #: reads of each element, on average, from which what is computed is kept: more than a window of 3x3 has
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """A value that is kept: `scope` over `args`, each an input of the group or another part."""
 
@@ -55,7 +56,7 @@ class Part:
         return tuple(arg.type.dtype for arg in self.args)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parts:
     """A group in the order of computation. `outputs`: where each output is: a part, or an input that is handed on."""
 

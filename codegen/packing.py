@@ -8,7 +8,7 @@ any positions or an expression of several, it is computed once for a panel.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.codegen.functions import computed
 from dslc.codegen.group import Part
@@ -31,13 +31,14 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.ir.scopes import substitute
+from dslc.records import record
 from dslc.semantics.lists import plain
 
 SHARED = 8  #: positions that share a factor
 TERMS = 8  #: terms of a sum
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Packed:
     """A factor of a reduction: `lane` runs along a panel, `outer` are the other iterators that it needs, `summed` those of the sum."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Concatenate, ParamSpec
 
@@ -29,6 +29,7 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.ir.scopes import substitute
+from dslc.records import record
 
 P = ParamSpec("P")
 Values = tuple[Value, ...]
@@ -49,7 +50,7 @@ def by_part(change: Callable[Concatenate[Part, Values, P], list[Part]]) -> Calla
     return whole
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cutting:
     """Thresholds for a reduction in two steps: from `long` elements on, for at most `few` results, in `pieces`."""
 

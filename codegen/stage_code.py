@@ -18,6 +18,7 @@ from dslc.codegen.vectorize import GroupMemory, Pointer, StageLayout, dot
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Reduce, Scalar, Sym
+from dslc.records import record
 
 CHUNK = 8192  #: lanes that one task takes of a long loop
 LEAVES = 12  #: branches of one loop
@@ -480,7 +481,7 @@ def _shared(value: Poly, var: Var, lane: Var) -> float:
     return 0.5 if step is not None and beside is not None and step.number == beside.number == 1 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Blocked:
     """A loop, by number, of which `size` positions are computed together; `turned`: squares of an operand are transposed."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from dslc.codegen.group import Part, Parts, reads_of
@@ -12,13 +11,14 @@ from dslc.codegen.poly import NotPolynomial, Poly, Quotient, Ranges, Var, const,
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, walk
 from dslc.ir.scopes import positions
+from dslc.records import record
 
 ROW = 1 << 16  #: elements of a row's buffer: beyond, values go through memory
 ALONE = 1 << 14  #: elements of all that may be done by one task
 USUAL = 64  #: what an unknown size is taken to be
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlacedInStage:
     """A part in a stage. `outer`: the number of its iterator for each outer loop; `inner`: those of its own loops."""
 
@@ -34,7 +34,7 @@ class PlacedInStage:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stage:
     """Outer loops and what is done in them, in order."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from dslc.codegen.group import Part
 from dslc.codegen.packing import is_packed
@@ -13,11 +12,12 @@ from dslc.codegen.text import Variant
 from dslc.codegen.values import TensorPlace
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, walk
+from dslc.records import record
 
 GRAIN = 8192  #: elements of work that are worth a task
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pointer:
     """Memory that a stage uses: an input or output by number, a place in the scratch memory, or a buffer of its own."""
 
@@ -27,7 +27,7 @@ class Pointer:
     at: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GroupMemory:
     """Storage of a group's values: tensors visible to every stage, and their declarations."""
 

@@ -12,7 +12,7 @@ surroundings and its channels last, U in panels (once for a session where it dep
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dslc.codegen.factoring import factor_of
@@ -38,13 +38,14 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.ir.scopes import inline, scope_of, substitute
+from dslc.records import record
 from dslc.semantics.lists import plain
 
 TERMS = 8  #: terms of the product, with fewer of which the transforms take longer than it
 TILE = 128  #: numbers of a tile, beyond which a transform is not written out
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Factor:
     """A constant table over axes of a transform."""
 
@@ -52,7 +53,7 @@ class Factor:
     axes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Transform:
     """`sum[summed] product of factors * tile[tile axes]`; `sizes` has the length of each axis."""
 
@@ -63,7 +64,7 @@ class Transform:
     sizes: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Filter:
     """Parameters of the stage of Z.
 
@@ -140,7 +141,7 @@ def _needed(parts: Sequence[Part], first: Sequence[Part], outputs: Sequence[Valu
 # ---- finding them ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Chain:
     """A sum over tables of the element of a product, whose other parts are `product` and `operand`."""
 
@@ -346,7 +347,7 @@ def _number(size: Dim) -> int:
     return int(found.value) if isinstance(found, Num) else 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Place:
     """An index of the operand: `low` and multiples of iterators, or a channel."""
 

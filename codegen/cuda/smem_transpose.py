@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
@@ -19,6 +18,7 @@ from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, walk
+from dslc.records import record
 
 SIDE = 32  #: positions along a side of a square
 THREADS = 256  #: threads of a block
@@ -27,7 +27,7 @@ GRID = 1 << 16  #: blocks of a launch, at most
 SHORTEST = 16  #: steps of a loop; shorter ones are not worth a square
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TurnedOperand:
     """`beside`: the outer loop along which results are neighbours; `below`: that of the operands. `reads`: by their part's number."""
 

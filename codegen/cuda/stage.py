@@ -19,6 +19,7 @@ from dslc.codegen.vectorize import GroupMemory, Pointer
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Num, Reduce, Scalar, Sym, apply, num, walk
+from dslc.records import record
 
 SHARED = 32 << 10  #: bytes of shared memory that rows of one block may take
 WARP_STEPS = 512  #: steps of a row that are a warp's work, at most
@@ -44,7 +45,7 @@ class Room:
         return Pointer("scratch", store_type(dtype), f"scratch{at}", str(at))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shared:
     """Shared memory: `count` elements for each team of a block."""
 
@@ -55,7 +56,7 @@ class Shared:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaunchCode:
     """A stage's parts for the template and the launcher."""
 

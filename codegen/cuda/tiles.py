@@ -6,7 +6,6 @@ convolution too, where `X[n, c, h + r, w + s]` is shared by all channels of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 
 from dslc.codegen.cuda.emit import CudaEmitter
@@ -22,6 +21,7 @@ from dslc.codegen.vectorize import GroupMemory, dot
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, Table, walk
+from dslc.records import record
 
 #: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and
 #: vectors stay aligned
@@ -35,7 +35,7 @@ SHARED = 40 << 10  #: bytes of shared memory that tiles may take
 _CONDITIONS = COMPARISONS | {"and", "or", "not"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product:
     """A part whose reduction is done in tiles.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +15,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.interpret import Floats, InterpretError, Redraw
 from dslc.interpret import run as interpret
 from dslc.ir.graph import Graph, Input
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 TOLERANCES: Mapping[Any, float] = {
@@ -35,7 +35,7 @@ USUAL = 1 / 16  #: part of the median of all that are not 0 from which on an ele
 FAR = 0.25  #: part of itself by which such an element may be off
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Comparison:
     """The largest relative error over outputs and inputs, and what is wrong where they do not count as the same."""
 
@@ -47,7 +47,7 @@ class Comparison:
         return not self.problem
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reference:
     """Outputs of a model for each of several inputs."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from dslc.ir.graph import Call, Graph, Node, Value, with_args
 from dslc.match import CompiledRule, GraphIndex, Match, compile_lowering, find_matches
 from dslc.match.pattern import Result
 from dslc.match.recipe import leaf
+from dslc.records import record
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
@@ -23,7 +23,7 @@ Edges = frozenset[tuple[str, str]]
 PLACES = 100_000  #: places of one lowering that are looked at in a graph
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lowered:
     """Nodes that one lowering runs, producers first; what others use of them comes out of the last.
 

@@ -17,9 +17,10 @@ from dslc.cost.machine import available_memory
 from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed, on_disk
 from dslc.deadline import Deadline, TimeUp
 from dslc.errors import error
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Racing:
     """Parameters of timing models; times in seconds.
 

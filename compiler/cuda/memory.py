@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.cuda.plan import Buffer, BufferPlace, Plan, PlanStep
 from dslc.cuda.views import StridedView
+from dslc.records import record
 
 #: what begins in the shared memory begins at a multiple of so many bytes
 ALIGNED = 256
@@ -15,7 +16,7 @@ ALIGNED = 256
 STREAMS = 4  #: streams; more gain nothing
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScheduledStep:
     """A step's stream, the steps of other streams that it waits for, and the last step done when it begins."""
 
@@ -50,7 +51,7 @@ def turns(needs: Sequence[Collection[int]]) -> tuple[ScheduledStep, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Life:
     """Bytes of a buffer and the steps that use it, writers first. `kept`: it lives to the end."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from math import isfinite
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from dslc.cuda.arguments import Argument
 from dslc.cuda.views import StridedView
 from dslc.ir.dtype import DTYPES
+from dslc.records import record
 
 #: of the format; another one is not read
 VERSION = 1
@@ -34,7 +35,7 @@ class BufferPlace(Enum):
     SHARED = "shared"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Buffer:
     """Bytes on the device.
 
@@ -50,7 +51,7 @@ class Buffer:
     last: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlanStep:
     """What runs on a stream, once what it waits for is done.
 
@@ -79,7 +80,7 @@ class HostStep(PlanStep):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallStep(PlanStep):
     """A vendor's function. `rule` is the lowering, and behind it the nodes that it computes."""
 
@@ -100,7 +101,7 @@ class CallStep(PlanStep):
         return cls(rule, function, reads, writes, scratch, seconds, stream, waits, arguments, written)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """Steps in an order in which they may run. A step waits for those that it names, and for what comes before it on its stream."""
 

@@ -41,6 +41,7 @@ from dslc.ir.graph import (
 )
 from dslc.ir.scalar import read, traversal
 from dslc.onnx.definitions import definition_of
+from dslc.records import record
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.vendor import function_named
 
@@ -66,7 +67,7 @@ class NotPlanned(NoPlan):
         self.why, self.detail = why, detail
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wants:
     """A kernel: bytes of each piece of scratch memory, and its estimated seconds, where known.
 

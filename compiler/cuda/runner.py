@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +20,7 @@ from dslc.interpret.run import run as interpreted
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Constant, Graph, Value, input_value
+from dslc.records import record
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 
@@ -27,7 +28,7 @@ from dslc.semantics.library import Rules
 FOLLOWS = ("bias", "residual", "activation")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Epilogue:
     """A call without what follows it, and what a kernel for that reads: the result first, which it changes where it is."""
 

@@ -13,11 +13,10 @@ import dslc
 ROOT = Path(dslc.__file__).parent
 #: a module may import from its own stage and from earlier ones
 ORDER = [
-    "version", "folders", "deadline", "outside", "errors", "store", "processes", "grammar", "syntax", "diagnostics", "ir", "analysis",
-    "reporting", "semantics", "inspection", "interpret", "templates", "codegen", "derivation", "prove", "onnx", "match", "kernels",
-    "sessions", "egraph", "generate", "foreign", "mutate", "cost", "fuse", "cuda", "report", "search", "catalogue", "checking", "lsp",
-    "cli", "api",
-    "testing",
+    "version", "folders", "deadline", "outside", "records", "errors", "store", "processes", "grammar", "syntax",
+    "diagnostics", "ir", "analysis", "reporting", "semantics", "inspection", "interpret", "templates", "codegen",
+    "derivation", "prove", "onnx", "match", "kernels", "sessions", "egraph", "generate", "foreign", "mutate", "cost",
+    "fuse", "cuda", "report", "search", "catalogue", "checking", "lsp", "cli", "api", "testing",
 ]  # fmt: skip
 
 
