@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
+from dslc.cost.process import ModelFile, PrestartedWorkers, Worker, WorkerFailed
 from dslc.cost.timing import check_memory
 from dslc.deadline import FOREVER, Deadline
 from dslc.interpret import Floats, InterpretError, Redraw
@@ -66,7 +66,7 @@ def outputs_of(
     until: Deadline = FOREVER,
     plain: bool = False,
     worker: Worker | None = None,
-    spares: Spares | None = None,
+    spares: PrestartedWorkers | None = None,
 ) -> Reference:
     """Runs a model on each of the inputs, in a process of its own, which ends at a deadline, or in that of a worker.
 

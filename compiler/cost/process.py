@@ -109,7 +109,7 @@ def started(runner: str, isa: str) -> Child:
     return Child(module(runner, **{VARIABLE: isa}))
 
 
-class Spares:
+class PrestartedWorkers:
     """Processes started ahead for whoever will need one: starting one takes as long as timing a fast model.
 
     They start beside what Python does on another processor, and are halted while something is measured.
@@ -154,7 +154,7 @@ class Worker:
     """
 
     def __init__(
-        self, threads: int, until: Deadline = FOREVER, runner: str = RUNNER, spares: Spares | None = None
+        self, threads: int, until: Deadline = FOREVER, runner: str = RUNNER, spares: PrestartedWorkers | None = None
     ) -> None:
         self.threads = threads
         self._processor = processor()

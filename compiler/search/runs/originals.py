@@ -12,7 +12,7 @@ from onnx import ModelProto
 from dslc.cost.clock import Clock
 from dslc.cost.compare import Comparison, Reference, compare, finite, ran
 from dslc.cost.inputs import Inputs, tried_inputs
-from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
+from dslc.cost.process import ModelFile, PrestartedWorkers, Worker, WorkerFailed
 from dslc.cost.timing import MemoryShort, check_memory
 from dslc.search.runs.settings import Settings
 from dslc.search.runs.tuning import ALONE, ELSEWHERE
@@ -44,7 +44,7 @@ def original_at(
     threads: int,
     clock: Clock,
     once: Worker | None = None,
-    spares: Spares | None = None,
+    spares: PrestartedWorkers | None = None,
 ) -> Original:
     """Runs the original, on inputs that are given or drawn, in every way in which it will have to run later.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dslc.cost.clock import Clock
-from dslc.cost.process import Spares, Worker
+from dslc.cost.process import PrestartedWorkers, Worker
 from dslc.derivation.programs import PricedProgram
 from dslc.ir.graph import Graph, Node
 from dslc.search.finders.findings import FindingStore
@@ -119,7 +119,7 @@ class Run:
     #: those that are slower than the original where nobody has their library, and what was measured there
     leaning: dict[Contender, Verdict] = field(default_factory=dict)
     #: processes that are started ahead of those who need one
-    spares: Spares = field(default_factory=Spares)
+    spares: PrestartedWorkers = field(default_factory=PrestartedWorkers)
     #: who times them: with their libraries, and (True) without
     judges: dict[bool, Judge] = field(default_factory=dict)
     #: where kernels were looked for
