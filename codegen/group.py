@@ -196,7 +196,9 @@ def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
         bare = isinstance(element, Num) and arg.type.dtype.is_float and not isinstance(element.value, bool)
         # the number keeps the type that the tensor had: it decides what it is computed with
         element = (
-            element if bare and _same_float(arg.type.dtype, dtypes) else converted(element, arg.type.dtype, dtypes)
+            element
+            if bare and all(each is arg.type.dtype for each in dtypes if each.is_float)
+            else converted(element, arg.type.dtype, dtypes)
         )
         return element if other is None else make("select", inside(index, arg.type.shape), element, other)
 
@@ -204,16 +206,13 @@ def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
     return replace(scope, body=substitute(scope.body, {}, 0, on_read))
 
 
-def _same_float(dtype: DType, dtypes: tuple[DType, ...]) -> bool:
-    return all(each is dtype for each in dtypes if each.is_float)
-
-
 def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bool:
     """Return whether an operand is put in the place of its reads: not where it would be computed more often than it is now."""
     node = inner.node
     assert isinstance(node, ScopeNode)
     body = node.scope.body
-    heavy, reduces = is_heavy(body), body.binds
+    reduces = body.binds
+    heavy = any(isinstance(each, Apply) and each.name in _HEAVY and not each.integral for each in walk(body))
     if not heavy and not reduces:
         return _is_linear_read(body) or not _is_transform(user.scope.body, places)
     if count > 1:
@@ -284,11 +283,6 @@ def reads_of(body: Scalar, places: list[int]) -> Iterator[tuple[tuple[Scalar, ..
             yield node.index, around
         inner = (*around, *node.iters) if isinstance(node, Reduce) else around
         stack.extend((child, inner) for child in node.children)
-
-
-def is_heavy(body: Scalar) -> bool:
-    """Return whether an expression has a function that takes many operations, on more than positions."""
-    return any(isinstance(node, Apply) and node.name in _HEAVY and not node.integral for node in walk(body))
 
 
 def sizes_of(types: tuple[TensorType, ...]) -> Iterator[Dim]:

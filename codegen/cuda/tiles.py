@@ -108,16 +108,13 @@ def _shares(
                 side.append(node)
             return True
         return all(_shares(child, down, right, dtypes, found) for child in node.children)
-    if not (with_down and with_right) and element_type(node, dtypes) is not None and not _has_table(node):
+    tables = any(isinstance(each, Table) for each in walk(node))
+    if not (with_down and with_right) and element_type(node, dtypes) is not None and not tables:
         side = found[1] if with_right else found[0]
         if node not in side:
             side.append(node)
         return True
     return not isinstance(node, Read) and all(_shares(child, down, right, dtypes, found) for child in node.children)
-
-
-def _has_table(node: Scalar) -> bool:
-    return any(isinstance(each, Table) for each in walk(node))
 
 
 def fits(part: Part, found: Product, tile: Tile) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from dslc.ir.graph import Call, Graph, Node, Value, with_args
@@ -262,15 +262,8 @@ class _Region:
 
 def _costs_nothing(syntax: t.Lowering) -> bool:
     """Return whether a lowering of one node says `cost flops = 0, bytes = 0`."""
-    entries = dict(_costs(syntax))
-    return {"flops", "bytes"} <= set(entries) and all(_zero(value) for value in entries.values())
-
-
-def _costs(syntax: t.Lowering) -> Iterator[tuple[str, t.Expr]]:
-    for statement in syntax.statements:
-        if isinstance(statement, t.Cost):
-            yield from ((entry.name, entry.value) for entry in statement.entries)
-
-
-def _zero(value: t.Expr) -> bool:
-    return isinstance(value, t.Int) and value.value == 0
+    costs = [statement for statement in syntax.statements if isinstance(statement, t.Cost)]
+    entries = {entry.name: entry.value for cost in costs for entry in cost.entries}
+    return {"flops", "bytes"} <= set(entries) and all(
+        isinstance(value, t.Int) and value.value == 0 for value in entries.values()
+    )
