@@ -14,7 +14,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym
 from dslc.outside import in_code
+from dslc.records import record
 
 CHARACTERS = 1 << 20  #: characters that a template may make
 SECONDS = 10.0  #: seconds that rendering it may take
@@ -44,7 +45,7 @@ class NotRendered(Exception):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Named:
     """A tensor of a lowering by its name, and which input of the kernel it is; or which output, where `out`."""
 
@@ -53,7 +54,7 @@ class Named:
     out: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Filling:
     """A template with what it is filled in with.
 

@@ -24,6 +24,10 @@ from dslc.ir.scopes import inside, positions
 _JOINED = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "or", "all": "and"}
 
 
+#: reductions that run in the same loops: each with its place, and the type of its result
+Reductions = list[tuple[Reduce, Env, DType]]
+
+
 class Emitter(Expressions):
     """The code of one stage."""
 
@@ -132,11 +136,8 @@ class Emitter(Expressions):
         assert node.other is not None
         shape = env.part.args[node.operand].type.shape
         whole = raw_apply("select", inside(node.index, shape), read(node.operand, node.index), node.other)
-        padding, self.padding = self.padding, True
-        try:
+        with self.during(padding=True):
             return self.emit(whole, env, computed(env.part.args[node.operand].type.dtype))
-        finally:
-            self.padding = padding
 
     def _mask(self, tensor: TensorPlace) -> str:
         """Number of lanes that may touch a tensor, as C++; empty where all may.
@@ -205,7 +206,7 @@ class Emitter(Expressions):
             call = f"{tensor.pointer}, {self.text(first)}, {total}, {self.text(step)}, {self.active or self.width}"
             text = f"k_load_tile<{stored}, {self.width}>({call})"
             name = self.name("tile")
-            self.levels[-1].block.statements.append(Let(f"k_tile<{stored}, {self.width}>", name, text))
+            self.write(Let(f"k_tile<{stored}, {self.width}>", name, text))
             self.levels[-1].memo[key] = found = Val(name, tensor.dtype, True, self.top)
         return f"{found.text}.column[{self.instance}]"
 
@@ -277,9 +278,13 @@ class Emitter(Expressions):
         vars, extents, iters = self.loops_of(*wanted[0])
         places = [(node, place.inside(dict(zip(node.iters, iters.values(), strict=True)))) for node, place in wanted]
         level = max([self.fence, *(self._depth(node, place) for node, place in wanted)])
-        dtypes = [self.reduced_type(node, place, want) for node, place in wanted]
+        typed = [(node, place, self.reduced_type(node, place, want)) for node, place in places]
         with self.at(min(level, self.top)):
-            return self._accumulate(places, dtypes, vars, extents)
+            if self.lane is not None and self.bound.get(self.lane.name, 0) <= self.top:
+                return self.nested(typed, vars, extents)
+            # the lanes' loop is further inside: this is computed before it, with lanes of its own
+            with self.during(lane=None, active=None, splitting=False, frozen={}):
+                return self.across(typed, vars, extents)
 
     def loops_of(self, node: Reduce, env: Env) -> tuple[list[Var], list[Poly], dict[Iter, Poly]]:
         """The loops of a reduction, and what its iterators are in them."""
@@ -305,10 +310,6 @@ class Emitter(Expressions):
 
     def _depth(self, node: Scalar, env: Env) -> int:
         """The loop at which all is known that an expression depends on."""
-        key = ("depth", node, id(env))
-        found = self.recall(key)
-        if found is not None:
-            return found.level
         level = max((self.level_of(env.iters[it]) for it in node.free), default=0)
         for each in walk(node):
             if isinstance(each, Read):
@@ -322,46 +323,32 @@ class Emitter(Expressions):
                 level = max(level, self.bound[datum.name])
         return level
 
-    def _accumulate(
-        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
-    ) -> list[Val]:
-        home = self.top
-        lanes_free = self.lane is not None and self.bound.get(self.lane.name, 0) <= home
-        if not lanes_free:
-            # the lanes' loop is further inside: this is computed before it, with lanes of its own
-            lane, active, splitting, frozen = self.lane, self.active, self.splitting, self.frozen
-            self.lane, self.active, self.splitting, self.frozen = None, None, False, {}
-            try:
-                return self.across(places, dtypes, vars, extents)
-            finally:
-                self.lane, self.active, self.splitting, self.frozen = lane, active, splitting, frozen
-        return self.nested(places, dtypes, vars, extents)
-
-    def nested(
-        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
-    ) -> list[Val]:
+    def nested(self, places: Reductions, vars: list[Var], extents: list[Poly]) -> list[Val]:
         """Plain loops inside the loop of the lanes, or without any lanes."""
-        home = self.top
-        lanes = self.lane is not None
-        names = []
-        for (node, _), dtype in zip(places, dtypes, strict=True):
-            start = literal(neutral(node.kind, dtype), dtype)
-            names.append(self.name("acc"))
-            kind = c_type(dtype, self.width if lanes else 0)
-            self.levels[home].block.statements.append(
-                Variable(kind, names[-1], self.spread_text(start) if lanes else start.text)
-            )
+        home, lanes = self.top, self.lane is not None
+        names = [self.accumulator(node.kind, dtype, lanes) for node, _, dtype in places]
         blocks = [Block() for _ in vars]
         with self.loops(vars, extents, blocks):
-            for (node, env), dtype, name in zip(places, dtypes, names, strict=True):
+            for (node, env, dtype), name in zip(places, names, strict=True):
                 value = self.term(node, env, dtype)
-                if lanes:
-                    value = self.spread(value)
-                self.take(node.kind, name, value, dtype, lanes)
-        self.levels[home].block.statements.append(blocks[0])
-        for name in names:
-            self.bound[name] = home
-        return [Val(name, dtype, lanes, home) for name, dtype in zip(names, dtypes, strict=True)]
+                self.take(node.kind, name, self.spread(value) if lanes else value, dtype, lanes)
+        self.write(blocks[0])
+        self.bound.update(dict.fromkeys(names, home))
+        return [Val(name, dtype, lanes, home) for name, (_, _, dtype) in zip(names, places, strict=True)]
+
+    def accumulator(self, kind: str, dtype: DType, lanes: bool) -> str:
+        """Declare the variable of a reduction with its neutral element, and return its name."""
+        start, name = literal(neutral(kind, dtype), dtype), self.name("acc")
+        text = self.spread_text(start) if lanes else start.text
+        self.write(Variable(c_type(dtype, self.width if lanes else 0), name, text))
+        return name
+
+    def joined(self, text: str, dtype: DType) -> Val:
+        """Return the number that a reduction's variable is joined to."""
+        name = self.name("acc")
+        self.write(Let(c_type(dtype, 0), name, text))
+        self.bound[name] = self.top
+        return Val(name, dtype, False, self.top)
 
     def spread_text(self, value: Val) -> str:
         kind = "int32_t" if value.dtype is DType.BOOL else store_type(value.dtype)
@@ -384,21 +371,25 @@ class Emitter(Expressions):
 
     def term(self, node: Reduce, env: Env, dtype: DType) -> Val:
         """Emit the element that a reduction takes at one place; the neutral element where its condition does not hold."""
-        body_type = dtype
         if node.where is None:
-            return self.emit_as(node.body, env, body_type)
+            return self.emit_as(node.body, env, dtype)
         condition = self.emit_as(node.where, env, DType.BOOL)
         empty = literal(neutral(node.kind, dtype), dtype)
         if condition.literal:
-            return self.emit_as(node.body, env, body_type) if condition.number else empty
-        self.guarded += 1
-        splitting, self.splitting = self.splitting, False
-        try:
-            value = self.emit_as(node.body, env, body_type)
-        finally:
-            self.splitting = splitting
-            self.guarded -= 1
+            return self.emit_as(node.body, env, dtype) if condition.number else empty
+        with self.during(guarded=self.guarded + 1, splitting=False):
+            value = self.emit_as(node.body, env, dtype)
         return self.apply("select", (condition, value, empty), dtype)
+
+    def lanes_of(self, node: Reduce, env: Env, dtype: DType, active: str | None) -> Val:
+        """Return a term in lanes, of which those that are not active are neutral."""
+        value = self.spread(self.term(node, env, dtype))
+        if active is None:
+            return value
+        empty = self.spread(literal(neutral(node.kind, dtype), dtype))
+        return self.apply(
+            "select", (Val(f"k_first<{self.width}>({active})", DType.BOOL, True, self.top), value, empty), dtype
+        )
 
     def take(self, kind: str, name: str, value: Val, dtype: DType, lanes: bool) -> None:
         function = _JOINED[kind]
@@ -406,80 +397,45 @@ class Emitter(Expressions):
         order = [value.text, name] if function in {"max", "min"} else [name, value.text]
         text = function_text(function, order, dtype, lanes)
         assert text is not None
-        self.levels[-1].block.statements.append(Assign(name, text))
+        self.write(Assign(name, text))
 
-    def across(
-        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
-    ) -> list[Val]:
+    def across(self, places: Reductions, vars: list[Var], extents: list[Poly]) -> list[Val]:
         """A reduction in a scalar place: lanes run along its innermost iterator, their results are joined at the end."""
         last = extents[-1].number if extents else 0
-        uneven = any(ragged(node, node.iters[-1:]) for node, _ in places)
+        uneven = any(ragged(node, node.iters[-1:]) for node, _, _ in places)
         if not vars or self.width == 1 or uneven or (last is not None and last < self.width // 2):
-            return self.nested(places, dtypes, vars, extents)
-        home = self.top
+            return self.nested(places, vars, extents)
         unroll = self.unroll if last is None or last >= self.unroll * self.width else 1
-        accumulators: list[list[str]] = []
-        for (node, _), dtype in zip(places, dtypes, strict=True):
-            start = literal(neutral(node.kind, dtype), dtype)
-            names = [self.name("acc") for _ in range(unroll)]
-            for name in names:
-                self.levels[home].block.statements.append(
-                    Variable(c_type(dtype, self.width), name, self.spread_text(start))
-                )
-            accumulators.append(names)
-        outer, outer_extents = vars[:-1], extents[:-1]
-        blocks = [Block() for _ in outer]
-        lane = vars[-1]
+        accumulators = [[self.accumulator(node.kind, dtype, True) for _ in range(unroll)] for node, _, dtype in places]
+        lane, blocks = vars[-1], [Block() for _ in vars[:-1]]
 
-        def body(block: Block, count: int, active: str | None) -> None:
-            with self.level(block, lane):
-                self.lane, self.active = lane, active
+        def body(count: int, active: str | None) -> Block:
+            block = Block()
+            with self.level(block, lane), self.during(lane=lane, active=active):
                 # the first of several vectors ends before the others
                 self.ranges.extents[lane] = extents[-1] - (count - 1) * self.width
                 for u in range(count):
-                    for (node, env), dtype, names in zip(places, dtypes, accumulators, strict=True):
+                    for (node, env, dtype), names in zip(places, accumulators, strict=True):
                         it = node.iters[-1]
                         moved = env if u == 0 else env.inside({it: env.iters[it] + u * self.width})
-                        value = self.spread(self.term(node, moved, dtype))
-                        if active is not None:
-                            empty = self.spread(literal(neutral(node.kind, dtype), dtype))
-                            rest = Val(f"k_first<{self.width}>({active})", DType.BOOL, True, self.top)
-                            value = self.apply("select", (rest, value, empty), dtype)
-                        self.take(node.kind, names[u], value, dtype, True)
-                self.lane, self.active = None, None
-                self.ranges.extents[lane] = extents[-1]
+                        self.take(node.kind, names[u], self.lanes_of(node, moved, dtype, active), dtype, True)
+            self.ranges.extents[lane] = extents[-1]
+            return block
 
-        with self.loops(outer, outer_extents, blocks):
-            full, half, tail = Block(), Block(), Block()
-            body(full, unroll, None)
-            if unroll > 1:
-                body(half, 1, None)
+        with self.loops(vars[:-1], extents[:-1], blocks):
+            full, half = body(unroll, None), body(1, None) if unroll > 1 else None
             active = self.name("n")
-            exact = last is not None and last % self.width == 0
-            if not exact:
-                body(tail, 1, active)
-            self.levels[-1].block.statements.append(
-                Lanes(
-                    lane.name, "0", self.text(extents[-1]), unroll * self.width, full,
-                    half if unroll > 1 else None, self.width, None if exact else tail, active,
-                )
-            )  # fmt: skip
-            inner = self.levels[-1].block
-        del inner
-        if outer:
-            self.levels[home].block.statements.append(blocks[0])
+            tail = None if last is not None and last % self.width == 0 else body(1, active)
+            stop = self.text(extents[-1])
+            self.write(Lanes(lane.name, "0", stop, unroll * self.width, full, half, self.width, tail, active))
+        for block in blocks[:1]:
+            self.write(block)
         out = []
-        for (node, _), dtype, names in zip(places, dtypes, accumulators, strict=True):
-            function = _JOINED[node.kind]
+        for (node, _, dtype), names in zip(places, accumulators, strict=True):
             whole = names[0]
             for name in names[1:]:
-                whole = function_text(function, [whole, name], dtype, True) or whole
-            kind = "k_bool" if dtype is DType.BOOL else store_type(dtype)
-            joined = self.name("acc")
-            text = f"k_join_{node.kind}<{kind}, {self.width}>({whole})"
-            self.levels[home].block.statements.append(Let(c_type(dtype, 0), joined, text))
-            self.bound[joined] = home
-            out.append(Val(joined, dtype, False, home))
+                whole = function_text(_JOINED[node.kind], [whole, name], dtype, True) or whole
+            out.append(self.joined(f"k_join_{node.kind}<{store_type(dtype)}, {self.width}>({whole})", dtype))
         return out
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dslc.codegen.group import Part, Parts
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, walk
+from dslc.records import record
 
 _NONE: frozenset[Iter] = frozenset()
 
@@ -33,7 +33,7 @@ def refuse_nothing(parts: Parts) -> None:
         raise NotGenerated(Reason.FORM, "something that has no elements")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Zero:
     size: Sym
 

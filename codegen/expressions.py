@@ -221,13 +221,8 @@ class Expressions(Positions):
             dtype = DType.F64
         if condition.literal:
             return self.emit_as(node.args[1] if condition.number else node.args[2], env, dtype)
-        self.guarded += 1
-        splitting, self.splitting = self.splitting, False
-        try:
+        with self.during(guarded=self.guarded + 1, splitting=False):
             then, other = (self.emit_as(arg, env, dtype) for arg in node.args[1:])
-        finally:
-            self.splitting = splitting
-            self.guarded -= 1
         return self.apply("select", (condition, then, other), dtype)
 
     def cast(self, value: Val, dtype: DType) -> Val:

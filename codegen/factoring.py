@@ -8,11 +8,12 @@ convolution, or of a convolution whose positions meet every part of its kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from math import gcd
 
-from dslc.codegen.group import Part, Parts
-from dslc.codegen.split_reductions import outermost, part_of
+from dslc.codegen.functions import computed
+from dslc.codegen.group import Part
+from dslc.codegen.split_reductions import Values, by_part, factors_of, outermost, part_of
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value, scope_value
@@ -32,35 +33,28 @@ from dslc.ir.scalar import (
     read,
     rebuild,
     reduce,
+    replaced,
     walk,
 )
 from dslc.ir.scopes import scope_of, split_iterator, substitute
+from dslc.records import record
 
 MORE = 1.5  #: how many times as many products the matrices may have as the windows
 TERMS = 8  #: terms of the inner sum, with fewer of which it is no product of matrices
 
 
-def factored(parts: Parts) -> Parts:
+@by_part
+def factored(part: Part, args: Values) -> list[Part]:
     """The same with the products of windows as parts of their own; equal where there are none."""
-    new: dict[Value, Value] = {}
-    out: list[Part] = []
-    for part in parts.parts:
-        args = tuple(new.get(arg, arg) for arg in part.args)
-        scope, found = part.scope, None
-        for node in outermost(scope.body):
-            found = _window(node, scope, args)
-            if found is not None:
-                product, rest = found
-                out.append(product)
-                args = (*args, product.value)
-                body = rebuild(scope.body, lambda each, node=node, rest=rest: rest if each is node else None)  # type: ignore[misc]
-                value = apart(scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), args))
-                scope, args = scope_of(value), value.node.args
-                break
-        whole = part_of(scope, args, part.alone) if found is not None or args != part.args else part
-        new[part.value] = whole.value
-        out.append(whole)
-    return Parts(parts.inputs, tuple(out), tuple(new.get(value, value) for value in parts.outputs))
+    scope = part.scope
+    for node in outermost(scope.body):
+        found = _window(node, scope, args)
+        if found is not None:
+            product, rest = found
+            body = replaced(scope.body, node, rest)
+            value = apart(scope_value(replace(scope, body=body), (*args, product.value)))
+            return [product, part_of(scope_of(value), value.node.args, part.alone)]
+    return [part_of(scope, args, part.alone) if args != part.args else part]
 
 
 # ---- every so many positions -----------------------------------------------------------------------------------------------
@@ -151,26 +145,20 @@ def apart(value: Value) -> Value:
     return value
 
 
-def parted(parts: Parts) -> Parts:
+@by_part
+def parted(part: Part, args: Values) -> list[Part]:
     """The same with loops that quotients are taken of in two, where they divide.
 
     `X[i // 3]` for `i < 3 n` as `X[a]` for `a < n`, `b < 3`.
     """
-    new: dict[Value, Value] = {}
-    out: list[Part] = []
-    for part in parts.parts:
-        args = tuple(new.get(arg, arg) for arg in part.args)
-        value = apart(scope_value(part.scope, args))
-        whole = part_of(scope_of(value), value.node.args, part.alone)
-        new[part.value] = whole.value
-        out.append(whole)
-    return Parts(parts.inputs, tuple(out), tuple(new.get(value, value) for value in parts.outputs))
+    value = apart(scope_value(part.scope, args))
+    return [part_of(scope_of(value), value.node.args, part.alone)]
 
 
 # ---- products of matrices --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Side:
     """A factor: its read, the axes that are not summed over, and what it is read at there."""
 
@@ -187,7 +175,7 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
     if node.kind != "sum" or any(extent.free for extent in node.extents):
         return None
     node = strided(node)
-    factors = node.body.args if isinstance(node.body, Apply) and node.body.name == "*" else ()
+    factors = factors_of(node)
     if len(factors) != 2 or not all(isinstance(each, Read) for each in factors):
         return None
     single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
@@ -224,8 +212,7 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
         terms.append(read(side.read.operand, tuple(index)))
     body = reduce("sum", tuple(summed), tuple(extents[it] for it in summed), raw_apply("*", *terms))
     dtype = element_type(node.body, tuple(arg.type.dtype for arg in args)) or DType.F32
-    kept = DType.F32 if dtype in {DType.F16, DType.BF16} else dtype
-    product = part_of(Scope(all_sizes, body, kept), args, alone=True)
+    product = part_of(Scope(all_sizes, body, computed(dtype)), args, alone=True)
     guarded = any(side.read.other is not None for side in sides)
     at = (*batch, *sides[0].places, *sides[1].places)
     whole = read(len(args), at, num(0) if guarded else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -16,11 +16,11 @@ from dslc.codegen.halo import padded
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.host.processor import processor as wanted_processor
 from dslc.codegen.packing import is_product, panelled
-from dslc.codegen.poly import NotPolynomial, Poly
+from dslc.codegen.poly import NotPolynomial
 from dslc.codegen.render import preamble, render
 from dslc.codegen.signature import Signature, symbols
 from dslc.codegen.split_reductions import outermost, separated
-from dslc.codegen.stage_code import StageCode, code_of
+from dslc.codegen.stage_code import StageCode, StageWriter
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import KernelText, NotGenerated, Reason, Variant
 from dslc.codegen.values import TensorPlace, strides_of
@@ -128,9 +128,6 @@ class _Kernel:
         self.syms = unknown_sizes(self.parts)
         self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
 
-    def size(self, size: Poly) -> str:
-        return Emitter(self.names, 1, 1).text(size)
-
     def text(self) -> KernelText:
         parts = self.parts
         inputs = tuple(value.type for value in parts.inputs)
@@ -141,13 +138,12 @@ class _Kernel:
         memory, scratch = self._memory(stages, kept)
         zero = frozenset() if self.filters else reducible_at_zero(parts, self.syms)
         codes: list[StageCode] = []
-        for k, stage in enumerate(stages):
-            later = frozenset(arg for other in stages[k + 1 :] for each in other.placed for arg in each.part.args)
+        for stage in stages:
             filter = self.filters.get(stage.placed[0].part.value)
             if filter is not None:
                 codes.append(filtered_code(filter, memory, self.names, self.variant))
                 continue
-            code = code_of(stage, memory, later, self.names, self.variant)
+            code = StageWriter(stage, memory, self.names, self.variant).write()
             code.kept = kept.get(stage, ())
             codes.append(code)
         body = render(
@@ -188,33 +184,35 @@ class _Kernel:
 
     def _memory(self, stages: tuple[Stage, ...], kept: Collection[Stage]) -> tuple[GroupMemory, str]:
         """Lay out memory: persistent values first, so that their offsets do not depend on sizes."""
-        parts = self.parts
-        tensors: dict[Value, TensorPlace] = {}
-        pointers: dict[Value, Pointer] = {}
-        stores: dict[Value, list[tuple[TensorPlace, Pointer]]] = {}
-        for k, value in enumerate(parts.inputs):
-            pointer = Pointer("in", store_type(value.type.dtype), f"in{k}", str(k))
-            pointers[value], tensors[value] = pointer, tensor_of(value.type, pointer.name)
-        for k, value in enumerate(parts.outputs):
-            pointer = Pointer("out", store_type(value.type.dtype), f"out{k}", str(k))
-            tensor = tensor_of(value.type, pointer.name)
-            stores.setdefault(value, []).append((tensor, pointer))
-            pointers.setdefault(value, pointer)
-            tensors.setdefault(value, tensor)
-        offset = "0"
-        for at, stage in sorted(enumerate(stages), key=lambda one: one[1] not in kept):
-            for placed in stage.placed:
-                value = placed.part.value
-                read_later = any(value in each.part.args for other in stages[at + 1 :] for each in other.placed)
-                if value in stores or not read_later:
-                    continue
-                name = f"scratch{len(pointers)}"
-                pointer = Pointer("scratch", store_type(value.type.dtype), name, offset)
-                tensor = tensor_of(value.type, name)
-                pointers[value], tensors[value] = pointer, tensor
-                stores[value] = [(tensor, pointer)]
-                offset = f"{offset} + k_up({self.size(tensor.elements)}, {value.type.dtype.bytes})"
-        return GroupMemory(tensors, pointers, {value: tuple(each) for value, each in stores.items()}), offset
+        offsets = ["0"]
+
+        def take(type: TensorType, number: int) -> Pointer:
+            size = Emitter(self.names, 1, 1).text(tensor_of(type, "").elements)
+            offsets.append(f"{offsets[-1]} + k_up({size}, {type.dtype.bytes})")
+            return Pointer("scratch", store_type(type.dtype), f"scratch{number}", offsets[-2])
+
+        return memory_of(self.parts, stages, take, kept), offsets[-1]
+
+
+def memory_of(
+    parts: Parts, stages: Sequence[Stage], take: Callable[[TensorType, int], Pointer], kept: Collection[Stage] = ()
+) -> GroupMemory:
+    """Lay out memory: of inputs, of results, and of what later stages read, of kept stages first.
+
+    `take` makes the memory of a tensor, with how many others there are.
+    """
+    memory = GroupMemory({}, {}, {})
+    for kind, values in (("in", parts.inputs), ("out", parts.outputs)):
+        for k, value in enumerate(values):
+            pointer = Pointer(kind, store_type(value.type.dtype), f"{kind}{k}", str(k))
+            memory.add(value, tensor_of(value.type, pointer.name), pointer, stored=kind == "out")
+    for at, stage in sorted(enumerate(stages), key=lambda one: one[1] not in kept):
+        later = {arg for other in stages[at + 1 :] for each in other.placed for arg in each.part.args}
+        for value in (placed.part.value for placed in stage.placed):
+            if value in later and value not in memory.stores:
+                pointer = take(value.type, len(memory.pointers))
+                memory.add(value, tensor_of(value.type, pointer.name), pointer, stored=True)
+    return memory
 
 
 def with_copies(parts: Parts) -> Parts:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -20,6 +20,7 @@ from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, scope_value, topological
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, as_scalar, num, table, walk
 from dslc.ir.scopes import inline, substitute
+from dslc.records import record
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -36,7 +37,7 @@ TABLE = 64  #: elements of a constant that is written into the code
 OFTEN = 10  #: reads of each element, on average, from which what is computed is kept: more than a window of 3x3 has
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """A value that is kept: `scope` over `args`, each an input of the group or another part."""
 
@@ -55,7 +56,7 @@ class Part:
         return tuple(arg.type.dtype for arg in self.args)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parts:
     """A group in the order of computation. `outputs`: where each output is: a part, or an input that is handed on."""
 
@@ -106,7 +107,7 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False, keep: bool 
 def _shortened(node: ScopeNode) -> Scope:
     scope = node.scope
     body = shortened(_narrowed(scope.body, scope), tuple(arg.type.dtype for arg in node.args))
-    return scope if body is scope.body else Scope(scope.extents, body, scope.dtype, scope.groups)
+    return scope if body is scope.body else replace(scope, body=body)
 
 
 def _narrowed(body: Scalar, scope: Scope) -> Scalar:
@@ -177,9 +178,7 @@ def _tidy(scope: Scope, args: tuple[Value, ...], node: ScopeNode) -> Value:
     from dslc.ir.scalar import read as make
 
     body = substitute(scope.body, {}, 0, lambda each, index, other, depth: make(numbers[each.operand], index, other))
-    return scope_value(
-        Scope(scope.extents, _narrowed(body, scope), scope.dtype, scope.groups), tuple(args[k] for k in read)
-    )
+    return scope_value(replace(scope, body=_narrowed(body, scope)), tuple(args[k] for k in read))
 
 
 def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
@@ -197,16 +196,14 @@ def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
         bare = isinstance(element, Num) and arg.type.dtype.is_float and not isinstance(element.value, bool)
         # the number keeps the type that the tensor had: it decides what it is computed with
         element = (
-            element if bare and _same_float(arg.type.dtype, dtypes) else converted(element, arg.type.dtype, dtypes)
+            element
+            if bare and all(each is arg.type.dtype for each in dtypes if each.is_float)
+            else converted(element, arg.type.dtype, dtypes)
         )
         return element if other is None else make("select", inside(index, arg.type.shape), element, other)
 
     scope = node.scope
-    return Scope(scope.extents, substitute(scope.body, {}, 0, on_read), scope.dtype, scope.groups)
-
-
-def _same_float(dtype: DType, dtypes: tuple[DType, ...]) -> bool:
-    return all(each is dtype for each in dtypes if each.is_float)
+    return replace(scope, body=substitute(scope.body, {}, 0, on_read))
 
 
 def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bool:
@@ -214,7 +211,8 @@ def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bo
     node = inner.node
     assert isinstance(node, ScopeNode)
     body = node.scope.body
-    heavy, reduces = is_heavy(body), body.binds
+    reduces = body.binds
+    heavy = any(isinstance(each, Apply) and each.name in _HEAVY and not each.integral for each in walk(body))
     if not heavy and not reduces:
         return _is_linear_read(body) or not _is_transform(user.scope.body, places)
     if count > 1:
@@ -285,11 +283,6 @@ def reads_of(body: Scalar, places: list[int]) -> Iterator[tuple[tuple[Scalar, ..
             yield node.index, around
         inner = (*around, *node.iters) if isinstance(node, Reduce) else around
         stack.extend((child, inner) for child in node.children)
-
-
-def is_heavy(body: Scalar) -> bool:
-    """Return whether an expression has a function that takes many operations, on more than positions."""
-    return any(isinstance(node, Apply) and node.name in _HEAVY and not node.integral for node in walk(body))
 
 
 def sizes_of(types: tuple[TensorType, ...]) -> Iterator[Dim]:

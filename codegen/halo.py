@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from dslc.analysis.numeric import DataDependent, Interval, interval, value
 from dslc.codegen.factoring import apart, factor_of
-from dslc.codegen.group import Part, Parts
-from dslc.codegen.split_reductions import outermost, part_of
-from dslc.ir.dtype import Dim, DType
+from dslc.codegen.functions import computed
+from dslc.codegen.group import Part
+from dslc.codegen.split_reductions import Values, by_part, factors_of, outermost, part_of
+from dslc.ir.dtype import Dim
 from dslc.ir.graph import Scope, Value, scope_value
 from dslc.ir.scalar import (
     Apply,
@@ -38,32 +40,24 @@ LARGER = 2  #: how many times as large the copy may be
 USUAL = 64  #: what an unknown size is taken to be
 
 
-def padded(parts: Parts) -> Parts:
+@by_part
+def padded(part: Part, args: Values) -> list[Part]:
     """The same with a copy of every operand that products read beyond its ends; equal where there are none."""
-    new: dict[Value, Value] = {}
-    out: list[Part] = []
-    for part in parts.parts:
-        args = tuple(new.get(arg, arg) for arg in part.args)
-        body = part.scope.body
-        sizes = dict(zip(part.scope.iters, part.scope.extents, strict=True))
-        for node in outermost(body):
-            if node.kind != "sum" or not isinstance(node.body, Apply) or node.body.name != "*":
-                continue
-            for each in node.body.args:
-                found = _copy(each, node, sizes, args) if isinstance(each, Read) and each.other is not None else None
-                if found is not None:
-                    copy, inner = found
-                    out.append(copy)
-                    args = (*args, copy.value)
-                    body = rebuild(body, {each: inner}.get)
-        whole = part
-        if args != part.args:
-            # a quotient, as of a channel by its group, is a loop of its own
-            split = apart(scope_value(Scope(part.scope.extents, body, part.scope.dtype, part.scope.groups), args))
-            whole = part_of(scope_of(split), split.node.args, part.alone)
-        new[part.value] = whole.value
-        out.append(whole)
-    return Parts(parts.inputs, tuple(out), tuple(new.get(value, value) for value in parts.outputs))
+    body, copies = part.scope.body, list[Part]()
+    sizes = dict(zip(part.scope.iters, part.scope.extents, strict=True))
+    for node in outermost(body):
+        for each in factors_of(node) if node.kind == "sum" else ():
+            found = _copy(each, node, sizes, args) if isinstance(each, Read) and each.other is not None else None
+            if found is not None:
+                copy, inner = found
+                copies.append(copy)
+                args = (*args, copy.value)
+                body = rebuild(body, {each: inner}.get)
+    if args == part.args:
+        return [part]
+    # a quotient, as of a channel by its group, is a loop of its own
+    split = apart(scope_value(replace(part.scope, body=body), args))
+    return [*copies, part_of(scope_of(split), split.node.args, part.alone)]
 
 
 def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, ...]) -> tuple[Part, Scalar] | None:
@@ -91,9 +85,8 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
     order = sorted(range(len(counts)), key=lambda axis: axis == moved[-1][0])
     places = tuple(apply("+", iterator(f"i{order.index(k)}"), low) for k, (low, _) in enumerate(ends))
     dtype = args[each.operand].type.dtype
-    kept = DType.F32 if dtype in {DType.F16, DType.BF16} else dtype
     copy = part_of(
-        Scope(tuple(plain(counts[axis]) for axis in order), read(each.operand, places, each.other), kept),
+        Scope(tuple(plain(counts[axis]) for axis in order), read(each.operand, places, each.other), computed(dtype)),
         args,
         alone=True,
     )

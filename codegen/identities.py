@@ -7,7 +7,6 @@ give NaN or an infinity as the form of before does. Tests prove the equalities o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from math import inf, nan
@@ -15,6 +14,7 @@ from math import inf, nan
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.scalar import Apply, Num, Number, Read, Scalar, apply, num, raw_apply, read, rebuild, walk
+from dslc.records import record
 
 
 class Limit(Enum):
@@ -33,7 +33,7 @@ class Limit(Enum):
         return self.value[1] if dtype is DType.F64 else self.value[0]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outside:
     """A saturation: beyond the limit, on `side` ("<" or ">"), the value is `value`."""
 
@@ -42,7 +42,7 @@ class Outside:
     value: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Identity:
     """`before`, each of its forms, is `after` over the reals, wherever all forms are defined.
 

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 
 from dslc.codegen.poly import Datum, Poly, Quotient, Var
+from dslc.records import record
 
 
 @dataclass(slots=True)
@@ -15,7 +16,7 @@ class Block:
     statements: list[Statement] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Let:
     """A constant of the generated code."""
 
@@ -24,7 +25,7 @@ class Let:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variable:
     """A variable: an accumulator."""
 
@@ -33,13 +34,13 @@ class Variable:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Assign:
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Store:
     """`function(pointer, value[, active])`: elements that leave the registers."""
 
@@ -47,7 +48,7 @@ class Store:
     arguments: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loop:
     """`for (var = start; var < stop; var += step)`; `unrolled` where a compiler is told to write it out."""
 
@@ -59,7 +60,7 @@ class Loop:
     unrolled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lanes:
     """A loop over vectors: `full` for `step` positions at a time, `half` for one vector, `tail` for the `active` last ones."""
 
@@ -74,14 +75,14 @@ class Lanes:
     active: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Branch:
     condition: str
     then: Block
     other: Block
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Segments:
     """A range in pieces: inside one, what `cuts` and `periods` depend on stays as it is at its `start`.
 
@@ -97,7 +98,7 @@ class Segments:
     body: Block
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rows:
     """Rows `first` to `last` - 1 of the outer loops, whose variables are found once and then counted."""
 

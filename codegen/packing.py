@@ -8,15 +8,15 @@ any positions or an expression of several, it is computed once for a panel.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
-from dslc.codegen.group import Part, Parts
-from dslc.codegen.split_reductions import outermost, part_of
+from dslc.codegen.functions import computed
+from dslc.codegen.group import Part
+from dslc.codegen.split_reductions import Values, by_part, factors_of, outermost, part_of
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value
 from dslc.ir.scalar import (
-    Apply,
     Iter,
     Num,
     Reduce,
@@ -31,13 +31,14 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.ir.scopes import substitute
+from dslc.records import record
 from dslc.semantics.lists import plain
 
 SHARED = 8  #: positions that share a factor
 TERMS = 8  #: terms of a sum
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Packed:
     """A factor of a reduction: `lane` runs along a panel, `outer` are the other iterators that it needs, `summed` those of the sum."""
 
@@ -48,22 +49,15 @@ class Packed:
     summed: tuple[Iter, ...]
 
 
-def panelled(parts: Parts, width: int) -> Parts:
+@by_part
+def panelled(part: Part, args: Values, width: int) -> list[Part]:
     """The same with a factor of every product of two as a part of its own, in panels of `width` elements."""
-    new: dict[Value, Value] = {}
-    out: list[Part] = []
-    for part in parts.parts:
-        args = tuple(new.get(arg, arg) for arg in part.args)
-        scope = part.scope
-        found = next(packed_factors(scope), None)
-        if found is not None:
-            panel, body = _panel(found, scope, args, width)
-            out.append(panel)
-            scope, args = Scope(scope.extents, body, scope.dtype, scope.groups), (*args, panel.value)
-        whole = part_of(scope, args, part.alone)
-        new[part.value] = whole.value
-        out.append(whole)
-    return Parts(parts.inputs, tuple(out), tuple(new.get(value, value) for value in parts.outputs))
+    scope = part.scope
+    found = next(packed_factors(scope), None)
+    if found is None:
+        return [part_of(scope, args, part.alone)]
+    panel, body = _panel(found, scope, args, width)
+    return [panel, part_of(replace(scope, body=body), (*args, panel.value), part.alone)]
 
 
 def packed_factors(scope: Scope) -> Iterator[Packed]:
@@ -72,11 +66,12 @@ def packed_factors(scope: Scope) -> Iterator[Packed]:
     for node in outermost(scope.body):
         if node.kind != "sum" or node.where is not None or any(extent.free for extent in node.extents):
             continue
-        if not isinstance(node.body, Apply) or node.body.name != "*" or _least(node.extents) < TERMS:
+        factors = factors_of(node)
+        if not factors or _least(node.extents) < TERMS:
             continue
         for lane in reversed(scope.iters):
-            own = [each for each in node.body.args if lane in each.free and not each.free.isdisjoint(node.iters)]
-            if len(own) != 1 or any(lane in each.free for each in node.body.args if each is not own[0]):
+            own = [each for each in factors if lane in each.free and not each.free.isdisjoint(node.iters)]
+            if len(own) != 1 or any(lane in each.free for each in factors if each is not own[0]):
                 continue
             (factor,) = own
             outer = tuple(it for it in scope.iters if it in factor.free and it is not lane)
@@ -120,8 +115,7 @@ def _panel(found: Packed, scope: Scope, args: tuple[Value, ...], width: int) -> 
         element = raw_apply("select", apply("<", at, whole), element, num(0))
     dtypes = tuple(arg.type.dtype for arg in args)
     dtype = element_type(found.factor, dtypes) or DType.F32
-    kept = DType.F32 if dtype in {DType.F16, DType.BF16} else dtype
-    made = part_of(Scope(tuple(plain(each) for each in extents), element, kept), args)
+    made = part_of(Scope(tuple(plain(each) for each in extents), element, computed(dtype)), args)
     index = (*found.outer, apply("//", found.lane, wide), *found.summed, apply("%", found.lane, wide))
     factors = [each for each in found.node.body.children if each is not found.factor]
     node = reduce("sum", found.node.iters, found.node.extents, raw_apply("*", *factors, read(len(args), index)))

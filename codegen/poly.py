@@ -10,23 +10,23 @@ computes them; those of `dslc.analysis.poly` are expressions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
 
 from dslc.ir.dtype import Dim
 from dslc.ir.polynomials import Polynomial
 from dslc.ir.scalar import Apply, Num, Scalar, Sym
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Var:
     """A loop variable of the generated code, at least 0."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quotient:
     """`top // bottom`, rounded down; the bottom is positive."""
 
@@ -34,7 +34,7 @@ class Quotient:
     bottom: Poly
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Datum:
     """An integer that the code computes: `name` is its variable; `lanes` where it is a vector of them."""
 

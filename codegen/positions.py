@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dslc.codegen.functions import c_type
-from dslc.codegen.nest import Block, Let
+from dslc.codegen.nest import Block, Let, Statement
 from dslc.codegen.poly import (
     Atom,
     Datum,
@@ -78,6 +78,20 @@ class Positions(ABC):
     def name(self, prefix: str = "t") -> str:
         self._names += 1
         return f"{prefix}{self._names}"
+
+    def write(self, statement: Statement) -> None:
+        """Add a statement to the innermost loop."""
+        self.levels[-1].block.statements.append(statement)
+
+    @contextmanager
+    def during(self, **values: Any) -> Iterator[None]:
+        """Give attributes other values meanwhile."""
+        before = {name: getattr(self, name) for name in values}
+        vars(self).update(values)
+        try:
+            yield
+        finally:
+            vars(self).update(before)
 
     def variable(self, prefix: str, extent: Poly) -> Var:
         """A new loop variable, not bound yet."""

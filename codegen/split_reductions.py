@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
+from math import prod
+from typing import Concatenate, ParamSpec
 
+from dslc.codegen.functions import computed
 from dslc.codegen.group import Part, Parts
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
@@ -26,9 +29,28 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.ir.scopes import substitute
+from dslc.records import record
+
+P = ParamSpec("P")
+Values = tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
+def by_part(change: Callable[Concatenate[Part, Values, P], list[Part]]) -> Callable[Concatenate[Parts, P], Parts]:
+    """Make a pass over a group's parts of a change of one: from it and its arguments to parts, of which the last is in its place."""
+
+    def whole(parts: Parts, /, *args: P.args, **options: P.kwargs) -> Parts:
+        new: dict[Value, Value] = {}
+        out: list[Part] = []
+        for part in parts.parts:
+            out += change(part, tuple(new.get(arg, arg) for arg in part.args), *args, **options)
+            new[part.value] = out[-1].value
+        return Parts(parts.inputs, tuple(out), tuple(new.get(value, value) for value in parts.outputs))
+
+    whole.__doc__ = change.__doc__
+    return whole
+
+
+@record
 class Cutting:
     """Thresholds for a reduction in two steps: from `long` elements on, for at most `few` results, in `pieces`."""
 
@@ -39,24 +61,17 @@ class Cutting:
     only: Callable[[Part], bool] | None = None
 
 
-def separated(parts: Parts, cutting: Cutting | None = None) -> Parts:
+@by_part
+def separated(part: Part, args: Values, cutting: Cutting | None = None) -> list[Part]:
     """The same with shared reductions as parts, and long ones in two steps, of which the first has many tasks.
 
     `{[i, j] A[i, j] / sum[r] A[i, r]}` becomes `S = {[i] sum[r] A[i, r]}` and `{[i, j] A[i, j] / S[i]}`; `{[] sum[r: N] A[r]}`
     becomes `P = {[b: 64] sum[r: N // 64] A[...]}` and `{[] sum[b: 64] P[b]}`.
     """
-    new: dict[Value, Value] = {}
-    out: list[Part] = []
-    for part in parts.parts:
-        args = tuple(new.get(arg, arg) for arg in part.args)
-        found = _Taken(part.scope, args, cutting or Cutting())
-        found.shared()
-        found.long()
-        out.extend(found.parts)
-        whole = found.whole()
-        new[part.value] = whole.value
-        out.append(whole)
-    return Parts(parts.inputs, tuple(out), tuple(new.get(value, value) for value in parts.outputs))
+    found = _Taken(part.scope, args, cutting or Cutting())
+    found.shared()
+    found.long()
+    return [*found.parts, found.whole()]
 
 
 class _Taken:
@@ -72,7 +87,7 @@ class _Taken:
         return tuple(arg.type.dtype for arg in self.args)
 
     def whole(self) -> Part:
-        scope = Scope(self.scope.extents, self.body, self.scope.dtype, self.scope.groups)
+        scope = replace(self.scope, body=self.body)
         return part_of(scope, self.args)
 
     def shared(self) -> None:
@@ -93,71 +108,56 @@ class _Taken:
 
     def long(self) -> None:
         """Long reductions of a part with few elements in pieces."""
-        count = product(self.scope.extents)
-        if not isinstance(count, int) or count > self.cutting.few:
+        cutting, count = self.cutting, product(self.scope.extents)
+        if not isinstance(count, int) or count > cutting.few:
             return
-        if self.cutting.only is not None and not self.cutting.only(self.whole()):
+        if cutting.only is not None and not cutting.only(self.whole()):
             return
         for node in list(outermost(self.body)):
             sizes = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
             known = [size for size in sizes if isinstance(size, int)]
-            length = 1
-            for size in known:
-                length *= size
-            if len(known) == len(sizes) and length < self.cutting.long:
+            if len(known) == len(sizes) and prod(known) < cutting.long:
                 continue
             # an extent may use the iterators before it: only one on which none depends, and that depends on none, is cut
             used = {it for extent in node.extents for it in extent.free}
             free = [k for k, extent in enumerate(node.extents) if not extent.free and node.iters[k] not in used]
-            lengths = [one if isinstance(one, int) else self.cutting.long for one in sizes]
+            lengths = [one if isinstance(one, int) else cutting.long for one in sizes]
             longest = max(free, key=lengths.__getitem__, default=None)
-            if longest is None or (isinstance(sizes[longest], int) and sizes[longest] < 4 * self.cutting.pieces):  # type: ignore[operator]
-                continue
-            if self.cutting.only is None:
-                self._cut(node, longest)
+            if longest is None:
                 continue
             whole = sizes[longest]
-            if isinstance(whole, int) and whole % self.cutting.pieces == 0:
-                self._cut_evenly(node, longest, whole // self.cutting.pieces)
+            if isinstance(whole, int) and whole < 4 * cutting.pieces:
+                continue
+            if cutting.only is None:
+                self._cut(node, longest)
+            elif isinstance(whole, int) and whole % cutting.pieces == 0:
+                self._cut(node, longest, whole // cutting.pieces)
 
-    def _cut(self, node: Reduce, at: int) -> None:
-        count = len(self.scope.extents)
-        piece, extent = iterator(f"i{count}"), node.extents[at]
-        size = apply("//", apply("+", extent, num(self.cutting.pieces - 1)), num(self.cutting.pieces))
-        first = apply("*", piece, size)
-        rest = apply("max", num(0), apply("min", size, apply("+", extent, apply("*", num(-1), first))))
-        extents = (*node.extents[:at], rest, *node.extents[at + 1 :])
-        it = node.iters[at]
+    def _cut(self, node: Reduce, at: int, even: int = 0) -> None:
+        """Leave pieces of a long reduction to a part of its own, along one of its iterators.
 
-        def moved(each: Scalar) -> Scalar | None:
-            return apply("+", first, it) if each is it else None
-
-        where = None if node.where is None else rebuild(node.where, moved)
-        partial = reduce(node.kind, node.iters, extents, rebuild(node.body, moved), where)
-        scope = Scope((*self.scope.extents, self.cutting.pieces), substitute(partial, {}), self._type(node))
-        taken = part_of(scope, self.args, alone=True)
-        self.parts.append(taken)
-        inner = iterator("pieces")
-        whole = reduce(
-            node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (*self.scope.iters, inner))
+        `even`: pieces of so many terms each, the outermost loop of the part; else its innermost one, and its last piece is
+        shorter.
+        """
+        pieces, own, extent, it = self.cutting.pieces, self.scope.iters, node.extents[at], node.iters[at]
+        size = num(even) if even else apply("//", apply("+", extent, num(pieces - 1)), num(pieces))
+        first = apply("*", iterator("i0" if even else f"i{len(own)}"), size)
+        rest = (
+            size if even else apply("max", num(0), apply("min", size, apply("+", extent, apply("*", num(-1), first))))
         )
-        self._put(node, whole, taken.value)
-
-    def _cut_evenly(self, node: Reduce, at: int, size: int) -> None:
-        """As `_cut`, in pieces of one size, which are the slowest dimension of what is kept."""
-        own: dict[Scalar, Scalar] = {it: iterator(f"i{k + 1}") for k, it in enumerate(self.scope.iters)}
-        it, first = node.iters[at], apply("*", iterator("i0"), num(size))
-        moved: dict[Scalar, Scalar] = {it: apply("+", first, it), **own}
-        extents = (*node.extents[:at], num(size), *node.extents[at + 1 :])
+        moved: dict[Scalar, Scalar] = {it: apply("+", first, it)}
+        if even:
+            moved |= {each: iterator(f"i{k + 1}") for k, each in enumerate(own)}
         where = None if node.where is None else rebuild(node.where, moved.get)
-        partial = reduce(node.kind, node.iters, extents, rebuild(node.body, moved.get), where)
-        scope = Scope((self.cutting.pieces, *self.scope.extents), substitute(partial, {}), self._type(node))
-        taken = part_of(scope, self.args)
-        self.parts.append(taken)
+        extents = (*node.extents[:at], rest, *node.extents[at + 1 :])
+        partial = substitute(reduce(node.kind, node.iters, extents, rebuild(node.body, moved.get), where), {})
         inner = iterator("pieces")
-        whole = reduce(
-            node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (inner, *self.scope.iters))
-        )
+        loops, index = ((*self.scope.extents, pieces), (*own, inner))
+        if even:
+            loops, index = ((pieces, *self.scope.extents), (inner, *own))
+        taken = part_of(Scope(loops, partial, self._type(node)), self.args, alone=not even)
+        self.parts.append(taken)
+        whole = reduce(node.kind, (inner,), (num(pieces),), read(len(self.args), index))
         self._put(node, whole, taken.value)
 
     def _put(self, node: Scalar, new: Scalar, value: Value) -> None:
@@ -171,7 +171,7 @@ class _Taken:
         found = element_type(node.body, self.dtypes)
         if found is None:
             return DType.I64 if self.scope.dtype.is_integer else DType.F64
-        return DType.F32 if found in {DType.F16, DType.BF16} else found
+        return computed(found)
 
 
 def part_of(scope: Scope, args: tuple[Value, ...], alone: bool = False) -> Part:
@@ -181,7 +181,7 @@ def part_of(scope: Scope, args: tuple[Value, ...], alone: bool = False) -> Part:
     def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
         return read(order.setdefault(args[node.operand], len(order)), index, other)
 
-    numbered = Scope(scope.extents, substitute(scope.body, {}, 0, on_read), scope.dtype, scope.groups)
+    numbered = replace(scope, body=substitute(scope.body, {}, 0, on_read))
     value = scope_value(numbered, tuple(order))
     return Part(value, numbered, tuple(order), alone)
 
@@ -201,3 +201,9 @@ def outermost(body: Scalar) -> Iterator[Reduce]:
             stack.append(node.args[0])
         elif not isinstance(node, Read):
             stack.extend(node.children)
+
+
+def factors_of(node: Scalar) -> tuple[Scalar, ...]:
+    """Return the factors of a reduction's body, or of another expression; none where it is no product."""
+    body = node.body if isinstance(node, Reduce) else node
+    return body.args if isinstance(body, Apply) and body.name == "*" else ()

@@ -8,7 +8,6 @@ from typing import Any
 
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
-from dslc.codegen.group import Part
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Notes, Rows, Segments
 from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product, replaced
 from dslc.codegen.stages import PlacedInStage, Stage, merged, places, positions_in, ragged, sizes
@@ -18,7 +17,8 @@ from dslc.codegen.vectorize import GRAIN as LANES_GRAIN
 from dslc.codegen.vectorize import GroupMemory, Pointer, StageLayout, dot
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym
+from dslc.ir.scalar import Iter, Reduce, Scalar, Sym
+from dslc.records import record
 
 CHUNK = 8192  #: lanes that one task takes of a long loop
 LEAVES = 12  #: branches of one loop
@@ -42,21 +42,11 @@ class StageCode:
     kept: tuple[int, ...] = ()
 
 
-def code_of(
-    stage: Stage, memory: GroupMemory, later: frozenset[Value], names: dict[Sym, str], variant: Variant
-) -> StageCode:
-    """The loop nest of a stage. `later`: values that another stage reads."""
-    return StageWriter(stage, memory, later, names, variant).write()
-
-
 class StageWriter(StageLayout):
     """Writes one stage; a target that has other threads than the CPU's says otherwise where they differ."""
 
-    def __init__(
-        self, stage: Stage, memory: GroupMemory, later: frozenset[Value], names: dict[Sym, str], variant: Variant
-    ) -> None:
+    def __init__(self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: Variant) -> None:
         super().__init__(stage, memory, variant)
-        self.later = later
         self.emitter = self.emits(names)
         self.pointers: dict[str, Pointer] = {}
         self.buffers: dict[Value, TensorPlace] = {}
@@ -196,8 +186,7 @@ class StageWriter(StageLayout):
         extent = self.extents[block.loop]
         step = 1 if block.turned else self.vectors_at_once(vars[lane], self.extents[lane])
         first = emitter.name("b")
-        block_statements = emitter.levels[-1].block.statements
-        block_statements.append(Let("int64_t", first, f"{var.name} * {size}"))
+        emitter.write(Let("int64_t", first, f"{var.name} * {size}"))
         emitter.bound[first] = emitter.top
 
         def moved(at_first: Poly, by: int) -> list[Poly]:
@@ -221,19 +210,13 @@ class StageWriter(StageLayout):
             with emitter.level(rest, fence=True), emitter.level(one, each):
                 self.pieces(vars[lane], start, stop, [moved(of(each), 0)], step)
             rest.statements.append(Loop(each.name, first, emitter.text(extent), 1, one))
-        block_statements.append(Branch(f"{first} + {size} <= {emitter.text(extent)}", full, rest))
+        emitter.write(Branch(f"{first} + {size} <= {emitter.text(extent)}", full, rest))
 
     # ---- lanes on an outer loop --------------------------------------------------------------------------------------------------
 
     def pieces(self, lane: Var, start: str, stop: str, rows: list[list[Poly]], vectors: int) -> None:
         """The lanes' loop, in pieces where conditions or quotients change on the way."""
-        self._run_pieces(
-            self.emitter.levels[-1].block,
-            lane,
-            start,
-            stop,
-            lambda block, at: self._lanes(block, lane, at, rows, vectors),
-        )
+        self._in_pieces(lane, start, stop, lambda block, at: self._lanes(block, lane, at, rows, vectors))
 
     def _cut(self, condition: Poly, lane: Var) -> str | None:
         step = condition.coefficient(lane)
@@ -252,39 +235,22 @@ class StageWriter(StageLayout):
             return f"k_ceildiv(({datum.name} + 1) * {bottom} - {rest}, (int64_t){step.number})"
         return f"k_floordiv({rest} - {datum.name} * {bottom}, (int64_t){-step.number}) + 1"
 
-    def _split(
-        self,
-        block: Block,
-        notes: Notes,
-        build: Callable[[Block, tuple[str, str]], None],
-        lane: Var,
-        start: str,
-        stop: str,
-    ) -> None:
+    def _split(self, block: Block, notes: Notes, build: Callable[[Block, tuple[str, str]], None], lane: Var) -> None:
         """Code for one piece; where it needs a condition that is constant in it, a branch with a piece for either case."""
-        emitter = self.emitter
-        piece = (f"{lane.name}_at", f"{lane.name}_to")
-        inner = Block()
-        known_level = len(emitter.levels)
+        emitter, inner = self.emitter, Block()
         try:
             with emitter.level(inner, fence=True):
-                build(inner, piece)
+                build(inner, (f"{lane.name}_at", f"{lane.name}_to"))
             block.statements.append(inner)
         except UndecidedCondition as found:
-            assert len(emitter.levels) == known_level
             condition = found.condition
             notes.conditions.append(condition)
             notes.leaves -= 1
-            then, other = Block(), Block()
-            for target, fact in ((then, condition), (other, condition * -1 - 1)):
-                emitter.facts.append(fact)
+            branch = Branch(f"{emitter.wide(condition)} >= 0", Block(), Block())
+            for target, fact in ((branch.then, condition), (branch.other, condition * -1 - 1)):
                 emitter.splitting = notes.leaves > 0
-                try:
-                    with emitter.level(target, fence=True):
-                        self._split(target, notes, build, lane, start, stop)
-                finally:
-                    emitter.facts.pop()
-            branch = Branch(f"{emitter.wide(condition)} >= 0", then, other)
+                with emitter.during(facts=[*emitter.facts, fact]), emitter.level(target, fence=True):
+                    self._split(target, notes, build, lane)
             notes.branches[id(branch)] = condition
             block.statements.append(branch)
 
@@ -292,48 +258,38 @@ class StageWriter(StageLayout):
         """One loop over vectors."""
         emitter, width = self.emitter, self.variant.width
         extent = emitter.ranges.extents[lane].number if lane != self.panel else None
-        full, half, tail = Block(), Block(), Block()
         active = emitter.name("n")
-        several = vectors > 1
-        if extent is None or extent >= vectors * width:
-            self._body(full, lane, rows, vectors, None)
-        if several:
-            self._body(half, lane, rows, 1, None)
-        self._body(tail, lane, rows, 1, active)
-        block.statements.append(
-            Lanes(
-                lane.name, piece[0], piece[1], vectors * width, full if extent is None or extent >= vectors * width else None,
-                half if several else None, width, tail, active,
-            )
-        )  # fmt: skip
+        full = self._body(lane, rows, vectors, None) if extent is None or extent >= vectors * width else None
+        half = self._body(lane, rows, 1, None) if vectors > 1 else None
+        tail = self._body(lane, rows, 1, active)
+        block.statements.append(Lanes(lane.name, *piece, vectors * width, full, half, width, tail, active))
 
-    def _body(self, block: Block, lane: Var, rows: list[list[Poly]], vectors: int, active: str | None) -> None:
-        emitter = self.emitter
-        whole = emitter.ranges.extents[lane]
-        with emitter.level(block, lane):
-            emitter.lane, emitter.active = lane, active
-            if vectors > 1 and lane != self.panel:
-                # the first of several vectors ends before the others
-                emitter.ranges.extents[lane] = whole - (vectors - 1) * self.variant.width
-            try:
-                self._parts(rows, lane, vectors)
-            finally:
-                emitter.lane, emitter.active = None, None
-                emitter.ranges.extents[lane] = whole
+    def _body(self, lane: Var, rows: list[list[Poly]], vectors: int, active: str | None) -> Block:
+        ranges = self.emitter.ranges
+        whole = ranges.extents[lane]
+        if vectors > 1 and lane != self.panel:
+            # the first of several vectors ends before the others
+            ranges.extents[lane] = whole - (vectors - 1) * self.variant.width
+        try:
+            return self.in_lanes(lane, active, lambda: self._parts(rows, lane, vectors))
+        finally:
+            ranges.extents[lane] = whole
+
+    def in_lanes(self, lane: Var, active: str | None, element: Callable[[], None]) -> Block:
+        """Return what an element needs, in lanes along a loop."""
+        block = Block()
+        with self.emitter.level(block, lane), self.emitter.during(lane=lane, active=active):
+            element()
+        return block
 
     def _parts(self, rows: list[list[Poly]], lane: Var | None, vectors: int) -> None:
         """Every part of the stage for some positions of the outer loops."""
-        emitter = self.emitter
-        spots: list[list[Poly]] = []
-        for row in rows:
-            for w in range(vectors):
-                moved = row
-                if w:
-                    assert lane is not None
-                    moved = [
-                        replaced(place, {lane: of(lane) + w * self.variant.width}, emitter.ranges) for place in row
-                    ]
-                spots.append(moved)
+        width, ranges = self.variant.width, self.emitter.ranges
+        spots = [
+            [replaced(place, {lane: of(lane) + w * width}, ranges) for place in row] if w and lane is not None else row
+            for row in rows
+            for w in range(vectors)
+        ]
         known_values: list[dict[Value, Val]] = [{} for _ in spots]
         for placed in self.stage.placed:
             if placed.inner:
@@ -342,110 +298,86 @@ class StageWriter(StageLayout):
                 self._point(placed, spots, known_values)
 
     def _env(self, placed: PlacedInStage, spot: list[Poly], values: dict[Value, Val], inner: dict[Iter, Poly]) -> Env:
-        part = placed.part
-        iters: dict[Iter, Poly] = {it: const(0) for it in part.scope.iters}
-        for number, place in zip(placed.outer, spot, strict=True):
-            iters[part.scope.iters[number]] = place
-        iters.update(inner)
         tensors = {}
-        for arg in part.args:
+        for arg in placed.part.args:
             if arg in self.buffers:
                 tensors[arg] = self.buffers[arg]
             elif arg not in values:
                 tensors[arg] = self.memory.tensors[arg]
                 pointer = self.memory.pointers[arg]
                 self.pointers[pointer.name] = pointer
-        return Env(part, iters, values, tensors)
+        return Env(placed.part, placed.at(spot) | inner, values, tensors)
 
     def _point(self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]]) -> None:
         """A part that has one element per position of the outer loops."""
-        emitter, part = self.emitter, placed.part
+        part = placed.part
         dtype = computed(part.scope.dtype)
         envs = [self._env(placed, spot, each, {}) for spot, each in zip(spots, values, strict=True)]
         self._together(part.scope.body, envs, dtype)
         for k, (env, each) in enumerate(zip(envs, values, strict=True)):
-            emitter.instance = k
-            value = emitter.emit_as(part.scope.body, env, dtype)
-            each[part.value] = value
-            for tensor, pointer in self.memory.stores.get(part.value, ()):
-                self.pointers[pointer.name] = pointer
-                emitter.store(tensor, self.place(part, env.iters, tensor), value)
+            self.emitter.instance = k
+            each[part.value] = self.emitter.emit_as(part.scope.body, env, dtype)
+            self.put(env, each[part.value])
+
+    def put(self, env: Env, value: Val) -> None:
+        """Store a part's value where it goes in memory."""
+        for tensor, pointer in self.memory.stores.get(env.part.value, ()):
+            self.pointers[pointer.name] = pointer
+            self.emitter.store(tensor, self.place(env.part, env.iters, tensor), value)
 
     def _together(self, body: Scalar, envs: list[Env], dtype: DType) -> None:
         """The reductions of a part for several positions in one loop: what they share is loaded once."""
-        if len(envs) < 2:
-            return
-        stack, seen = [body], set()
+        stack, seen = [body] if len(envs) > 1 else [], set()
         while stack:
             node = stack.pop()
             if node in seen:
                 continue
             seen.add(node)
             if isinstance(node, Reduce):
-                want = dtype
                 found = envs[0].type_of(node)
-                want = computed(found) if found is not None else want
+                want = computed(found) if found is not None else dtype
                 vals = self.emitter.reductions([(node, env) for env in envs], want)
                 for env, val in zip(envs, vals, strict=True):
                     self.emitter.remember_reduction(node, env, want, val)
-                continue
-            stack.extend(node.children)
+            else:
+                stack.extend(node.children)
 
     def inner_loops(
         self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None
     ) -> None:
         """A part with loops of its own: a row, that is kept where later parts of the stage read it."""
         emitter, part = self.emitter, placed.part
-        assert len(spots) == 1
+        (spot,) = spots
         own = [part.scope.iters[k] for k in placed.inner]
         extents = [sizes(part)[k] for k in placed.inner]
-        kept = any(part.value in other.part.args for other in self.stage.placed)
 
         def uses(at: list[Poly], ranges: Ranges) -> Iterable[Poly]:
-            iters: dict[Iter, Poly] = {it: const(0) for it in part.scope.iters}
-            for number, place in zip(placed.outer, spots[0], strict=True):
-                iters[part.scope.iters[number]] = place
-            iters.update(zip(own, at, strict=True))
-            ranges.extents.update(
-                {var: extent for var, extent in emitter.ranges.extents.items() if var not in ranges.extents}
-            )
-            out = [
-                value
-                for value, _, _ in positions_in(
-                    part.scope.body, iters, ranges, lambda node, index: self._inner_address(part, node, index)
-                )
-            ]
-            out.extend(self.place(part, iters, tensor) for tensor, _ in self.memory.stores.get(part.value, ()))
-            return out
+            iters = placed.at(spot) | dict(zip(own, at, strict=True))
+            ranges.extents = emitter.ranges.extents | ranges.extents
+            found = positions_in(part.scope.body, iters, ranges, lambda node, index: self.address(part, node, index))
+            stored = [self.place(part, iters, tensor) for tensor, _ in self.memory.stores.get(part.value, ())]
+            return [*(value for value, _, _ in found), *stored]
 
         groups = merged(extents, uses)
         whole = [product(extents[k] for k in group) for group in groups]
         vars = [emitter.variable("p", extent) for extent in whole]
-        at = places(extents, groups, vars, emitter.ranges)
-        inner = dict(zip(own, at, strict=True))
+        inner = dict(zip(own, places(extents, groups, vars, emitter.ranges), strict=True))
+        kept = any(part.value in other.part.args for other in self.stage.placed)
         buffer = self.buffer(placed, lane is not None) if kept else None
-        dtype = computed(part.scope.dtype)
-        env = self._env(placed, spots[0], values[0], inner)
+        env = self._env(placed, spot, values[0], inner)
 
         def element() -> None:
-            value = emitter.emit_as(part.scope.body, env, dtype)
+            value = emitter.emit_as(part.scope.body, env, computed(part.scope.dtype))
             if buffer is not None:
                 emitter.store(buffer, dot([env.iters[it] for it in part.scope.iters], buffer.strides), value)
-            for tensor, pointer in self.memory.stores.get(part.value, ()):
-                self.pointers[pointer.name] = pointer
-                emitter.store(tensor, self.place(part, env.iters, tensor), value)
+            self.put(env, value)
 
         block = Block()
         if lane is not None or self.variant.width == 1 or ragged(part.scope.body, [own[k] for k in groups[-1]]):
             self.alone(block, vars, whole, element)
         else:
-
-            def innermost() -> None:
-                emitter_block = emitter.levels[-1].block
-                self.inner_lanes(emitter_block, vars[-1], whole[-1], element)
-
-            self.nest(block, vars[:-1], whole[:-1], innermost)
-        emitter.levels[-1].block.statements.append(block)
+            self.nest(block, vars[:-1], whole[:-1], lambda: self.inner_lanes(vars[-1], whole[-1], element))
+        emitter.write(block)
         if buffer is not None:
             self.buffers[part.value] = buffer
 
@@ -453,15 +385,38 @@ class StageWriter(StageLayout):
         """Inner loops without lanes."""
         self.nest(block, vars, extents, element)
 
-    def inner_lanes(self, block: Block, var: Var, extent: Poly, element: Callable[[], None]) -> None:
-        emitter = self.emitter
-
+    def inner_lanes(self, var: Var, extent: Poly, element: Callable[[], None]) -> None:
         def build(target: Block, piece: tuple[str, str]) -> None:
-            width = self.variant.width
             full, tail, active = self.vectors(var, element)
+            width = self.variant.width
             target.statements.append(Lanes(var.name, *piece, width, full, None, width, tail, active))
 
-        self._run_pieces(block, var, "0", emitter.text(extent), build)
+        self._in_pieces(var, "0", self.emitter.text(extent), build)
+
+    def _in_pieces(self, lane: Var, start: str, stop: str, build: Callable[[Block, tuple[str, str]], None]) -> None:
+        """A loop of lanes in pieces, in each of which quotients are constant and conditions decided."""
+        emitter = self.emitter
+        frozen: dict[Quotient, Datum] = {}
+        while True:
+            body, notes = Block(), Notes([], frozen, LEAVES)
+            try:
+                with emitter.during(frozen=dict(frozen), splitting=True), emitter.level(body):
+                    emitter.bound.update((datum.name, emitter.top) for datum in frozen.values())
+                    self._split(body, notes, build, lane)
+                break
+            except Frozen as found:
+                frozen[found.quotient] = Datum(emitter.name("q"), False)
+        end, known_pieces = f"{lane.name}_to", notes.pieces(lane, start, stop)
+        for first, last in known_pieces:
+            emitter.write(Segments(lane.name, str(first), str(last), end, (), (), notes.taken(body, lane, first)))
+        if not known_pieces:
+            lets, cuts = [], []
+            for quotient, datum in frozen.items():
+                top, bottom = emitter.wide(quotient.top), emitter.wide(quotient.bottom)
+                lets.append(Let("int64_t", datum.name, f"k_floordiv({top}, {bottom})"))
+                cuts.append(self._boundary(quotient, datum, lane))
+            cuts.extend(cut for condition in notes.conditions if (cut := self._cut(condition, lane)) is not None)
+            emitter.write(Segments(lane.name, start, stop, end, tuple(lets), tuple(dict.fromkeys(cuts)), body))
 
     def vectors(
         self, var: Var, element: Callable[[], None], exact: bool = False
@@ -470,64 +425,10 @@ class StageWriter(StageLayout):
 
         None where there is none. `exact`: there is no last one where the size says so.
         """
-        emitter, width = self.emitter, self.variant.width
-        active = emitter.name("n")
-        size = emitter.ranges.extents[var].number
-        found: list[Block | None] = []
-        for count, there in (
-            (None, size is None or size >= width), (active, not exact or size is None or size % width > 0),
-        ):  # fmt: skip
-            body = Block() if there else None
-            found.append(body)
-            if body is None:
-                continue
-            with emitter.level(body, var):
-                emitter.lane, emitter.active = var, count
-                try:
-                    element()
-                finally:
-                    emitter.lane, emitter.active = None, None
-        return found[0], found[1], active
-
-    def _run_pieces(
-        self, home: Block, lane: Var, start: str, stop: str, build: Callable[[Block, tuple[str, str]], None]
-    ) -> None:
-        """As `pieces`, for any body."""
-        emitter = self.emitter
-        notes = Notes([], {}, LEAVES)
-        while True:
-            body = Block()
-            notes.conditions.clear()
-            notes.branches.clear()
-            notes.leaves = LEAVES
-            emitter.frozen = dict(notes.frozen)
-            try:
-                with emitter.level(body):
-                    for datum in notes.frozen.values():
-                        emitter.bound[datum.name] = emitter.top
-                    emitter.splitting = True
-                    self._split(body, notes, build, lane, start, stop)
-                break
-            except Frozen as found:
-                notes.frozen[found.quotient] = Datum(emitter.name("q"), False)
-            finally:
-                emitter.splitting = False
-                emitter.frozen = {}
-        lets, cuts = [], []
-        for quotient, datum in notes.frozen.items():
-            lets.append(
-                Let("int64_t", datum.name, f"k_floordiv({emitter.wide(quotient.top)}, {emitter.wide(quotient.bottom)})")
-            )
-            cuts.append(self._boundary(quotient, datum, lane))
-        cuts.extend(cut for condition in notes.conditions if (cut := self._cut(condition, lane)) is not None)
-        known_pieces = notes.pieces(lane, start, stop)
-        for first, last in known_pieces:
-            piece = notes.taken(body, lane, first)
-            home.statements.append(Segments(lane.name, str(first), str(last), f"{lane.name}_to", (), (), piece))
-        if not known_pieces:
-            home.statements.append(
-                Segments(lane.name, start, stop, f"{lane.name}_to", tuple(lets), tuple(dict.fromkeys(cuts)), body)
-            )
+        width, active, size = self.variant.width, self.emitter.name("n"), self.emitter.ranges.extents[var].number
+        full = self.in_lanes(var, None, element) if size is None or size >= width else None
+        tail = self.in_lanes(var, active, element) if not exact or size is None or size % width > 0 else None
+        return full, tail, active
 
     def nest(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
         emitter = self.emitter
@@ -545,35 +446,31 @@ class StageWriter(StageLayout):
                 inner.statements.append(below)
         block.statements.append(Loop(vars[0].name, "0", emitter.text(extents[0]), 1, inner))
 
-    def _inner_address(self, part: Part, node: Read, index: list[Poly]) -> Poly | None:
-        value = part.args[node.operand]
-        if value in self.inside:
-            return None
-        return dot(index, self.memory.tensors[value].strides)
-
     def buffer(self, placed: PlacedInStage, lanes: bool) -> TensorPlace:
         """Memory for the inner positions of a part: a row of it, for each lane where an outer loop has the lanes."""
-        part = placed.part
-        extents = sizes(part)
+        part, extents, spread = placed.part, sizes(placed.part), self.variant.width if lanes else 1
+        strides, total = self.strides(extents, placed.inner)
+        name, dtype = self.emitter.name("row"), computed(part.scope.dtype)
+        size = f"({self.emitter.text(total)}) * {spread} + {self.variant.width}"
+        self.pointers[name] = Pointer("row", store_type(dtype), name, size)
+        return TensorPlace(name, dtype, strides, total, extents, spread, part.scope, self.emitter.top)
+
+    @staticmethod
+    def strides(extents: Sequence[Poly], kept: Sequence[int]) -> tuple[tuple[Poly, ...], Poly]:
+        """Return strides and elements of a buffer of some of a part's dimensions."""
         strides: list[Poly] = [const(0)] * len(extents)
         total = const(1)
-        for k in reversed(placed.inner):
+        for k in reversed(kept):
             strides[k] = total
             total = total * extents[k]
-        name = self.emitter.name("row")
-        spread = self.variant.width if lanes else 1
-        dtype = computed(part.scope.dtype)
-        self.pointers[name] = Pointer(
-            "row", store_type(dtype), name, f"({self.emitter.text(total)}) * {spread} + {self.variant.width}"
-        )
-        return TensorPlace(name, dtype, tuple(strides), total, extents, spread, part.scope, self.emitter.top)
+        return tuple(strides), total
 
     def row(self, at: list[Poly]) -> None:
         """A row whose own loops have the lanes."""
         block = Block()
         with self.emitter.level(block):
             self._parts([at], None, 1)
-        self.emitter.levels[-1].block.statements.append(block)
+        self.emitter.write(block)
 
 
 def _shared(value: Poly, var: Var, lane: Var) -> float:
@@ -584,7 +481,7 @@ def _shared(value: Poly, var: Var, lane: Var) -> float:
     return 0.5 if step is not None and beside is not None and step.number == beside.number == 1 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Blocked:
     """A loop, by number, of which `size` positions are computed together; `turned`: squares of an operand are transposed."""
 

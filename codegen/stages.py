@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from dslc.codegen.group import Part, Parts, reads_of
@@ -12,13 +11,14 @@ from dslc.codegen.poly import NotPolynomial, Poly, Quotient, Ranges, Var, const,
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, walk
 from dslc.ir.scopes import positions
+from dslc.records import record
 
 ROW = 1 << 16  #: elements of a row's buffer: beyond, values go through memory
 ALONE = 1 << 14  #: elements of all that may be done by one task
 USUAL = 64  #: what an unknown size is taken to be
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlacedInStage:
     """A part in a stage. `outer`: the number of its iterator for each outer loop; `inner`: those of its own loops."""
 
@@ -26,8 +26,15 @@ class PlacedInStage:
     outer: tuple[int, ...]
     inner: tuple[int, ...]
 
+    def at(self, places: Sequence[Poly]) -> dict[Iter, Poly]:
+        """Return positions of all iterators where the outer ones are at some places; the others are 0."""
+        iters = self.part.scope.iters
+        return dict.fromkeys(iters, const(0)) | {
+            iters[number]: place for number, place in zip(self.outer, places, strict=True)
+        }
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Stage:
     """Outer loops and what is done in them, in order."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.scalar import Sym
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variant:
     """Schedule of a loop nest.
 
@@ -46,7 +46,7 @@ class Variant:
         return self.width * self.vectors
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelText:
     """The C++ of one kernel: a part of a translation unit, after the preamble of the library template.
 

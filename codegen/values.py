@@ -12,12 +12,13 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value
 from dslc.ir.scalar import Apply, Iter, Num, Number, Reduce, Scalar, Table, flat
+from dslc.records import record
 
 if TYPE_CHECKING:
     from dslc.codegen.group import Part
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Val:
     """A value of the generated code; `dtype` is what it is computed with (f16 and bf16 are f32 then)."""
 

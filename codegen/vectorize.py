@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from dslc.codegen.group import Part
 from dslc.codegen.packing import is_packed
@@ -13,11 +12,12 @@ from dslc.codegen.text import Variant
 from dslc.codegen.values import TensorPlace
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, walk
+from dslc.records import record
 
 GRAIN = 8192  #: elements of work that are worth a task
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pointer:
     """Memory that a stage uses: an input or output by number, a place in the scratch memory, or a buffer of its own."""
 
@@ -27,14 +27,21 @@ class Pointer:
     at: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GroupMemory:
     """Storage of a group's values: tensors visible to every stage, and their declarations."""
 
     tensors: dict[Value, TensorPlace]
     pointers: dict[Value, Pointer]
     #: values that are written to memory, by the tensors that they go to
-    stores: dict[Value, tuple[tuple[TensorPlace, Pointer], ...]]
+    stores: dict[Value, list[tuple[TensorPlace, Pointer]]]
+
+    def add(self, value: Value, tensor: TensorPlace, pointer: Pointer, stored: bool) -> None:
+        """Note where a value lies; it is read at the first of several places."""
+        self.tensors.setdefault(value, tensor)
+        self.pointers.setdefault(value, pointer)
+        if stored:
+            self.stores.setdefault(value, []).append((tensor, pointer))
 
 
 class StageLayout:
@@ -53,34 +60,22 @@ class StageLayout:
 
     def positions(self, placed: PlacedInStage, at: list[Poly], ranges: Ranges) -> Iterable[tuple[Poly, bool, float]]:
         """Every position that a part uses, for the positions of the outer loops."""
-        part = placed.part
-        iters, inner, volume = self._iters(placed, at, ranges)
+        part, extents = placed.part, sizes(placed.part)
+        iters, volume = placed.at(at), 1.0
+        for number in placed.inner:
+            var = Var(f"inner{number}")
+            ranges.extents[var] = extents[number]
+            iters[part.scope.iters[number]] = of(var)
+            volume *= extents[number].number or 16
         out = list(
-            positions_in(
-                part.scope.body, iters, ranges, lambda node, index: self.address(part, node, index, inner), volume
-            )
+            positions_in(part.scope.body, iters, ranges, lambda node, index: self.address(part, node, index), volume)
         )
         if part.value in self.memory.stores:
             (tensor, _) = self.memory.stores[part.value][0]
             out.append((self.place(part, iters, tensor), True, volume))
         return out
 
-    def _iters(self, placed: PlacedInStage, at: list[Poly], ranges: Ranges) -> tuple[dict[Iter, Poly], set[Var], float]:
-        extents = sizes(placed.part)
-        iters: dict[Iter, Poly] = {it: const(0) for it in placed.part.scope.iters}
-        for number, place in zip(placed.outer, at, strict=True):
-            iters[placed.part.scope.iters[number]] = place
-        inner = set()
-        volume = 1.0
-        for number in placed.inner:
-            var = Var(f"inner{number}")
-            ranges.extents[var] = extents[number]
-            iters[placed.part.scope.iters[number]] = of(var)
-            inner.add(var)
-            volume *= extents[number].number or 16
-        return iters, inner, volume
-
-    def address(self, part: Part, node: Read, index: list[Poly], inner: set[Var]) -> Poly | None:
+    def address(self, part: Part, node: Read, index: list[Poly]) -> Poly | None:
         value = part.args[node.operand]
         if value in self.inside:
             return None
@@ -107,10 +102,7 @@ class StageLayout:
 
     def best_lane(self) -> int | None:
         """The same, whatever the width is."""
-        ranges = Ranges({})
-        vars = [Var(f"outer{k}") for k in range(len(self.groups))]
-        ranges.extents.update(zip(vars, self.extents, strict=True))
-        at = places(self.stage.extents, self.groups, vars, ranges)
+        vars, ranges, at = self._outer()
         costs: dict[int | None, float] = {}
         for lane in (None, *range(len(vars))):
             if lane is not None and self._ragged(lane):
@@ -122,6 +114,12 @@ class StageLayout:
             ordered = sorted(costs, key=lambda lane: (costs[lane], -1 if lane is None else -lane))
             return ordered[self.variant.lane]
         return min(reversed(costs), key=lambda lane: costs[lane])
+
+    def _outer(self) -> tuple[list[Var], Ranges, list[Poly]]:
+        """Return variables of the outer loops, with their ranges, and the positions that they make."""
+        vars = [Var(f"outer{k}") for k in range(len(self.groups))]
+        ranges = Ranges(dict(zip(vars, self.extents, strict=True)))
+        return vars, ranges, places(self.stage.extents, self.groups, vars, ranges)
 
     def _ragged(self, lane: int) -> bool:
         return any(
@@ -187,10 +185,7 @@ class StageLayout:
 
         1 where they lie side by side or are the same, `most` at most.
         """
-        ranges = Ranges({})
-        vars = [Var(f"outer{k}") for k in range(len(self.groups))]
-        ranges.extents.update(zip(vars, self.extents, strict=True))
-        at = places(self.stage.extents, self.groups, vars, ranges)
+        vars, ranges, at = self._outer()
         own = None if lane is None else vars[lane]
         every = total = 0.0
         for placed in self.stage.placed:
@@ -257,7 +252,4 @@ class StageLayout:
 
 
 def dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:
-    total = const(0)
-    for at, stride in zip(index, strides, strict=True):
-        total = total + at * stride
-    return total
+    return sum((at * stride for at, stride in zip(index, strides, strict=True)), const(0))

@@ -12,16 +12,15 @@ surroundings and its channels last, U in panels (once for a session where it dep
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from dslc.codegen.factoring import factor_of
 from dslc.codegen.group import Part, Parts
-from dslc.codegen.split_reductions import outermost, part_of
+from dslc.codegen.split_reductions import factors_of, outermost, part_of
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
 from dslc.ir.scalar import (
-    Apply,
     Iter,
     Num,
     Read,
@@ -39,13 +38,14 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.ir.scopes import inline, scope_of, substitute
+from dslc.records import record
 from dslc.semantics.lists import plain
 
 TERMS = 8  #: terms of the product, with fewer of which the transforms take longer than it
 TILE = 128  #: numbers of a tile, beyond which a transform is not written out
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Factor:
     """A constant table over axes of a transform."""
 
@@ -53,7 +53,7 @@ class Factor:
     axes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Transform:
     """`sum[summed] product of factors * tile[tile axes]`; `sizes` has the length of each axis."""
 
@@ -64,7 +64,7 @@ class Transform:
     sizes: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Filter:
     """Parameters of the stage of Z.
 
@@ -141,7 +141,7 @@ def _needed(parts: Sequence[Part], first: Sequence[Part], outputs: Sequence[Valu
 # ---- finding them ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Chain:
     """A sum over tables of the element of a product, whose other parts are `product` and `operand`."""
 
@@ -168,7 +168,7 @@ def _chains(part: Part, by_value: dict[Value, Part]) -> Iterator[_Chain]:
         body = product.scope.body
         if not isinstance(body, Reduce) or body.kind != "sum" or body.where is not None or len(body.iters) != 1:
             continue
-        sides = body.body.args if isinstance(body.body, Apply) and body.body.name == "*" else ()
+        sides = factors_of(body)
         if len(sides) != 2 or not all(isinstance(each, Read) and _plain(each) for each in sides):
             continue
         for weights, moved in (sides, sides[::-1]):
@@ -185,7 +185,7 @@ def _table_sum(node: Reduce) -> Read | None:
     """The element read in a sum of products of tables and one element; None where a node is no such sum."""
     if node.kind != "sum" or node.where is not None or not all(isinstance(extent, Num) for extent in node.extents):
         return None
-    factors = node.body.args if isinstance(node.body, Apply) and node.body.name == "*" else ()
+    factors = factors_of(node)
     reads = [each for each in factors if isinstance(each, Read)]
     tables = [each for each in factors if isinstance(each, Table)]
     if len(reads) != 1 or not tables or len(reads) + len(tables) < len(factors):
@@ -268,7 +268,7 @@ def _whole(
     )  # fmt: skip
     index = tuple(outside[each] if isinstance(each, str) else at[each] for each in order)
     whole = rebuild(part.scope.body, lambda node: read(len(args), index) if node is chain.node else None)
-    last = part_of(Scope(part.scope.extents, whole, part.scope.dtype, part.scope.groups), (*args, z.value), alone=True)
+    last = part_of(replace(part.scope, body=whole), (*args, z.value), alone=True)
     return [panels, *before_it, copied], filter, last
 
 
@@ -283,7 +283,7 @@ def _before(
     own = {_axis(it): _number(extent) for it, extent in zip(inner.iters, inner.extents, strict=True)}
     made = {_axis(it): _number(sizes[it]) for it in points}
     put: dict[Iter, Scalar] = {**here, **{it: it for it in inner.iters}}
-    tables = [each for each in _factors(inner) if isinstance(each, Table)]
+    tables = [each for each in factors_of(inner) if isinstance(each, Table)]
     factors = tuple(
         _factor(each.values, [substitute(place, put) for place in each.index], {**own, **made}) for each in tables
     )
@@ -304,7 +304,7 @@ def _after(
     outside: dict[Scalar, str] = {}
     lengths: dict[str, int] = {}
     factors = []
-    for table in _factors(node):
+    for table in factors_of(node):
         if not isinstance(table, Table):
             continue
         axes, values = [], table.values
@@ -322,10 +322,6 @@ def _after(
     tile = tuple(_axis(it) for it in (at[point] for point in points) if isinstance(it, Iter))
     found = _checked(Transform(tuple(factors), tile, tile, tuple(lengths), {**own, **lengths}))
     return None if found is None else (found, {name: place for place, name in outside.items()})
-
-
-def _factors(node: Reduce) -> tuple[Scalar, ...]:
-    return node.body.args if isinstance(node.body, Apply) and node.body.name == "*" else ()
 
 
 def _factor(values: Any, index: Sequence[Scalar], sizes: dict[str, int]) -> Factor | None:
@@ -351,7 +347,7 @@ def _number(size: Dim) -> int:
     return int(found.value) if isinstance(found, Num) else 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Place:
     """An index of the operand: `low` and multiples of iterators, or a channel."""
 
@@ -466,7 +462,7 @@ def _copied(
         return read(each.operand, index, other)
 
     body = substitute(scope.body, {}, 0, on_read)
-    return part_of(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(args), alone=True), [*turned.values()]
+    return part_of(replace(scope, body=body), tuple(args), alone=True), [*turned.values()]
 
 
 def _turned(value: Value, axis: int) -> Part:
@@ -491,7 +487,7 @@ def _body(
     through = iterator("c")
     spot = {**spot, **tile, channel: through}
     put: dict[Iter, Scalar] = {it: substitute(place, spot) for it, place in here.items()}
-    tables = [substitute(each, {**put, **tile}) for each in _factors(inner) if isinstance(each, Table)]
+    tables = [substitute(each, {**put, **tile}) for each in factors_of(inner) if isinstance(each, Table)]
     moved = read(1, (*(place.text(spot) for place in places if place.spatial), through))
     one = reduce("sum", tuple(tile[it] for it in inner.iters), inner.extents, raw_apply("*", *tables, moved))
     wide = num(panel)
@@ -502,7 +498,7 @@ def _body(
     new: dict[Scalar, Scalar] = {it: back[it] for it in node.iters}
     factors: list[Scalar] = []
     outside: dict[Scalar, Iter] = {}
-    for table in _factors(node):
+    for table in factors_of(node):
         if isinstance(table, Table):
             index = [
                 new[place] if place in new else outside.setdefault(place, names[f"k{len(outside)}"])

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from dslc.codegen.cuda.nvrtc import Usage
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, CudaVariant, Tile, Units, at
 from dslc.ir.scalar import Sym
+from dslc.records import record
 
 UNKNOWN = 512  #: what an unknown size is taken to be
 BUSY = 1024  #: elements that a multiprocessor must have asked for, to hide what memory takes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hardware:
     """A device, per second and per multiprocessor; the defaults are those of an A100.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from dslc.codegen.emit import Emitter
-from dslc.codegen.functions import c_type, neutral, store_type
-from dslc.codegen.nest import Block, Lanes, Let, Loop, Store, Variable
+from dslc.codegen.emit import Emitter, Reductions
+from dslc.codegen.functions import c_type
+from dslc.codegen.nest import Block, Lanes, Loop, Store
 from dslc.codegen.poly import Poly, Ranges, Var, product
 from dslc.codegen.stages import merged, places, positions_in, ragged
-from dslc.codegen.values import Env, TensorPlace, Val, literal
+from dslc.codegen.values import Env, TensorPlace, Val
 from dslc.codegen.vectorize import dot
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Iter, Read, Reduce, Sym
@@ -37,7 +37,7 @@ class CudaEmitter(Emitter):
             return
         assert not value.lanes
         pointer = f"{tensor.pointer} + {self.text(self.thawed(address))}"
-        self.levels[-1].block.statements.append(Store("k_store_once", ("k_rank", pointer, value.text)))
+        self.write(Store("k_store_once", ("k_rank", pointer, value.text)))
 
     def _tell(self, outside: Val) -> None:
         """Do nothing: a launch has no way to report a position outside of a tensor."""
@@ -52,9 +52,7 @@ class CudaEmitter(Emitter):
 
         def uses(at: list[Poly], ranges: Ranges) -> Iterable[Poly]:
             iters = {**env.iters, **dict(zip(node.iters, at, strict=True))}
-            ranges.extents.update(
-                {var: extent for var, extent in self.ranges.extents.items() if var not in ranges.extents}
-            )
+            ranges.extents = self.ranges.extents | ranges.extents
             addresses = positions_in(node.body, iters, ranges, lambda read, index: self._address(env, read, index))
             found = [value for value, _, _ in addresses]
             if node.where is not None:
@@ -70,100 +68,52 @@ class CudaEmitter(Emitter):
         tensor = env.tensors.get(env.part.args[node.operand])
         return None if tensor is None or tensor.scope is not None else dot(index, tensor.strides)
 
-    def across(
-        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
-    ) -> list[Val]:
+    def across(self, places: Reductions, vars: list[Var], extents: list[Poly]) -> list[Val]:
         if self.team == 1 or self.apart or not vars:
-            return self.nested(places, dtypes, vars, extents)
-        free = not any(_depends(node) for node, _ in places)
+            return self.nested(places, vars, extents)
         at = len(vars) - 1
         last = extents[at].number
-        if free and last is not None and last < FEW:
+        depends = any(extent.free & set(node.iters) for node, _, _ in places for extent in node.extents)
+        if not depends and last is not None and last < FEW:
             at = max(range(len(vars)), key=lambda k: (extents[k].number or FEW, k))
-        uneven = any(ragged(node, node.iters) for node, _ in places)
+        uneven = any(ragged(node, node.iters) for node, _, _ in places)
         narrow = uneven or (extents[at].number or FEW) < 2 * self.width
-        order = [*(k for k in range(len(vars)) if k != at), at]
-        vars, extents = [vars[k] for k in order], [extents[k] for k in order]
-        return (
-            self._one_by_one(places, dtypes, vars, extents)
-            if narrow
-            else self._in_vectors(places, dtypes, vars, extents)
-        )
-
-    def _one_by_one(
-        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
-    ) -> list[Val]:
-        """Each thread takes single steps of the last loop."""
-        home = self.top
-        names = [self.name("acc") for _ in places]
-        for (node, _), dtype, name in zip(places, dtypes, names, strict=True):
-            start = literal(neutral(node.kind, dtype), dtype)
-            self.levels[home].block.statements.append(Variable(c_type(dtype, 0), name, start.text))
-        blocks = [Block() for _ in vars[:-1]]
-        with self.loops(vars[:-1], extents[:-1], blocks):
-            inner = Block()
-            stop = self.text(extents[-1])
-            outer = self.levels[-1].block
-            with self.level(inner, vars[-1]):
-                self.apart = True
-                try:
-                    for (node, env), dtype, name in zip(places, dtypes, names, strict=True):
-                        self.take(node.kind, name, self.term(node, env, dtype), dtype, False)
-                finally:
-                    self.apart = False
-            outer.statements.append(Loop(vars[-1].name, "k_rank", stop, self.team, inner))
-        self.levels[home].block.statements.extend(blocks[:1])
-        return [
-            self._joined(node.kind, dtype, name, home)
-            for (node, _), dtype, name in zip(places, dtypes, names, strict=True)
-        ]
-
-    def _in_vectors(
-        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
-    ) -> list[Val]:
-        """Each thread takes vectors of the last loop."""
-        home, lane = self.top, vars[-1]
-        names = [self.name("acc") for _ in places]
-        for (node, _), dtype, name in zip(places, dtypes, names, strict=True):
-            start = literal(neutral(node.kind, dtype), dtype)
-            self.levels[home].block.statements.append(
-                Variable(c_type(dtype, self.width), name, self.spread_text(start))
-            )
-
-        def body(block: Block, active: str | None) -> None:
-            with self.level(block, lane):
-                self.lane, self.active = lane, active
-                for (node, env), dtype, name in zip(places, dtypes, names, strict=True):
-                    value = self.spread(self.term(node, env, dtype))
-                    if active is not None:
-                        empty = self.spread(literal(neutral(node.kind, dtype), dtype))
-                        rest = Val(f"k_first<{self.width}>({active})", DType.BOOL, True, self.top)
-                        value = self.apply("select", (rest, value, empty), dtype)
-                    self.take(node.kind, name, value, dtype, True)
-                self.lane, self.active = None, None
-
-        blocks = [Block() for _ in vars[:-1]]
-        with self.loops(vars[:-1], extents[:-1], blocks):
-            last = extents[-1].number
-            full, tail, active = Block(), Block(), self.name("n")
-            body(full, None)
-            exact = last is not None and last % self.width == 0
-            if not exact:
-                body(tail, active)
-            stop = self.text(extents[-1])
-            self.levels[-1].block.statements.append(
-                self.spread_lanes(lane, "0", stop, full, None if exact else tail, active)
-            )
-        self.levels[home].block.statements.extend(blocks[:1])
+        outer = [k for k in range(len(vars)) if k != at]
+        names = [self.accumulator(node.kind, dtype, not narrow) for node, _, dtype in places]
+        blocks = [Block() for _ in outer]
+        with self.loops([vars[k] for k in outer], [extents[k] for k in outer], blocks):
+            (self._one_by_one if narrow else self._in_vectors)(places, names, vars[at], extents[at])
+        for block in blocks[:1]:
+            self.write(block)
         out = []
-        for (node, _), dtype, name in zip(places, dtypes, names, strict=True):
-            whole = self.name("acc")
-            text = f"k_lanes<k_join_{node.kind}, {self.width}>({name})"
-            if dtype is DType.BOOL:
-                text = f"({text} != 0)"
-            self.levels[home].block.statements.append(Let(c_type(dtype, 0), whole, text))
-            out.append(self._joined(node.kind, dtype, whole, home))
+        for (node, _, dtype), name in zip(places, names, strict=True):
+            if not narrow:
+                text = f"k_lanes<k_join_{node.kind}, {self.width}>({name})"
+                name = self.joined(f"({text} != 0)" if dtype is DType.BOOL else text, dtype).text
+            out.append(self.joined(f"k_joined<k_join_{node.kind}, {self.team}, {c_type(dtype, 0)}>({name})", dtype))
         return out
+
+    def _one_by_one(self, places: Reductions, names: Sequence[str], var: Var, extent: Poly) -> None:
+        """Each thread takes single steps of the last loop."""
+        inner, stop = Block(), self.text(extent)
+        with self.level(inner, var), self.during(apart=True):
+            for (node, env, dtype), name in zip(places, names, strict=True):
+                self.take(node.kind, name, self.term(node, env, dtype), dtype, False)
+        self.write(Loop(var.name, "k_rank", stop, self.team, inner))
+
+    def _in_vectors(self, places: Reductions, names: Sequence[str], lane: Var, extent: Poly) -> None:
+        """Each thread takes vectors of the last loop."""
+
+        def body(active: str | None) -> Block:
+            block = Block()
+            with self.level(block, lane), self.during(lane=lane, active=active):
+                for (node, env, dtype), name in zip(places, names, strict=True):
+                    self.take(node.kind, name, self.lanes_of(node, env, dtype, active), dtype, True)
+            return block
+
+        active, full = self.name("n"), body(None)
+        tail = None if extent.number is not None and extent.number % self.width == 0 else body(active)
+        self.write(self.spread_lanes(lane, "0", self.text(extent), full, tail, active))
 
     def spread_lanes(
         self, lane: Var, start: str, stop: str, full: Block | None, tail: Block | None, active: str
@@ -171,17 +121,3 @@ class CudaEmitter(Emitter):
         """A loop whose vectors go to the threads of the team, one after the other."""
         first = f"{start} + k_rank*{self.width}" if start != "0" else f"(int64_t)k_rank*{self.width}"
         return Lanes(lane.name, first, stop, self.team * self.width, full, None, self.width, tail, active)
-
-    def _joined(self, kind: str, dtype: DType, name: str, home: int) -> Val:
-        """Reduce the partial results of a team of threads to one value that all of them have."""
-        out = self.name("acc")
-        stored = "bool" if dtype is DType.BOOL else store_type(dtype)
-        text = f"k_joined<k_join_{kind}, {self.team}, {stored}>({name})"
-        self.levels[home].block.statements.append(Let(c_type(dtype, 0), out, text))
-        self.bound[out] = home
-        return Val(out, dtype, False, home)
-
-
-def _depends(node: Reduce) -> bool:
-    """Return whether a range of a reduction depends on an iterator of its own."""
-    return any(extent.free & set(node.iters) for extent in node.extents)

@@ -13,17 +13,14 @@ from dslc.codegen.cuda.text import CudaLaunch, CudaText, CudaVariant, Pointer, P
 from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
 from dslc.codegen.cuda.units import UnitStage, takes
 from dslc.codegen.empty import refuse_nothing
-from dslc.codegen.functions import store_type
-from dslc.codegen.generate import UNNAMED, named, reasons, tensor_of, unknown_sizes, with_copies
+from dslc.codegen.generate import UNNAMED, memory_of, named, reasons, tensor_of, unknown_sizes, with_copies
 from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.render import render, template
 from dslc.codegen.signature import Signature
 from dslc.codegen.split_reductions import Cutting, separated
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import NotGenerated, Reason
-from dslc.codegen.values import TensorPlace
 from dslc.codegen.vectorize import GroupMemory
-from dslc.codegen.vectorize import Pointer as Address
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
 from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, walk
@@ -90,7 +87,7 @@ class _Kernels:
         inputs = tuple(value.type for value in parts.inputs)
         outputs = tuple(value.type for value in parts.outputs)
         stages = stages_of(parts, self.variant.fuse)
-        memory = self._memory(stages)
+        memory = memory_of(parts, stages, lambda type, _: self.room.take(type.dtype, tensor_of(type, "").elements))
         codes = [self._written(stage, memory) for stage in stages]
         both = enumerate(zip(stages, codes, strict=True))
         launches = [self._launch(f"{UNNAMED}_{k}", stage, code, memory) for k, (stage, code) in both]
@@ -177,30 +174,6 @@ class _Kernels:
             asked,
             code.used,
         )
-
-    def _memory(self, stages: tuple[Stage, ...]) -> GroupMemory:
-        tensors: dict[Value, TensorPlace] = {}
-        pointers: dict[Value, Address] = {}
-        stores: dict[Value, list[tuple[TensorPlace, Address]]] = {}
-        for k, value in enumerate(self.parts.inputs):
-            pointers[value] = Address("in", store_type(value.type.dtype), f"in{k}", str(k))
-            tensors[value] = tensor_of(value.type, f"in{k}")
-        for k, value in enumerate(self.parts.outputs):
-            pointer = Address("out", store_type(value.type.dtype), f"out{k}", str(k))
-            tensor = tensor_of(value.type, pointer.name)
-            stores.setdefault(value, []).append((tensor, pointer))
-            pointers.setdefault(value, pointer)
-            tensors.setdefault(value, tensor)
-        for at, stage in enumerate(stages):
-            for placed in stage.placed:
-                value = placed.part.value
-                later = any(value in each.part.args for other in stages[at + 1 :] for each in other.placed)
-                if value in stores or not later:
-                    continue
-                pointer = self.room.take(value.type.dtype, tensor_of(value.type, "").elements)
-                tensor = tensor_of(value.type, pointer.name)
-                pointers[value], tensors[value], stores[value] = pointer, tensor, [(tensor, pointer)]
-        return GroupMemory(tensors, pointers, {value: tuple(each) for value, each in stores.items()})
 
 
 def _plus(a: Dim, b: Dim) -> Dim:

@@ -7,10 +7,11 @@ import ctypes.util
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
+
+from dslc.records import record
 
 FLAGS = ("-std=c++17", "-w", "--ptxas-options=-v")
 #: nvrtcResult of a text that is refused
@@ -34,7 +35,7 @@ class NotCompiled(Exception):
         self.reason, self.detail = reason, detail
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Usage:
     """Resources of one thread or block of a kernel: registers, bytes spilled (stored and loaded), bytes of shared memory."""
 
@@ -44,7 +45,7 @@ class Usage:
     shared: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Binary:
     """A cubin for one kind of device, as `cuModuleLoadData` takes it."""
 

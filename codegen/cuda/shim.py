@@ -7,7 +7,6 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from math import prod
 from pathlib import Path
@@ -19,6 +18,7 @@ from dslc.codegen.cuda.text import CudaText, PointerPlace, at
 from dslc.codegen.host.compiler import BuildReason, NotBuilt, compiler, first_error, limited
 from dslc.codegen.render import render
 from dslc.ir.constants import NUMPY
+from dslc.records import record
 
 FLAGS = ("-std=c++17", "-O0", "-g1", "-w")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -44,7 +44,7 @@ class Stopped(Exception):
         self.fault, self.detail = fault, detail
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shim:
     """A program that runs the launches of some texts."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
@@ -19,6 +18,7 @@ from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, walk
+from dslc.records import record
 
 SIDE = 32  #: positions along a side of a square
 THREADS = 256  #: threads of a block
@@ -27,7 +27,7 @@ GRID = 1 << 16  #: blocks of a launch, at most
 SHORTEST = 16  #: steps of a loop; shorter ones are not worth a square
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TurnedOperand:
     """`beside`: the outer loop along which results are neighbours; `below`: that of the operands. `reads`: by their part's number."""
 
@@ -83,14 +83,14 @@ class TurnedStage(CudaStage):
         ranges.extents.update(zip(vars, self.extents, strict=True))
         at = places(self.stage.extents, self.groups, vars, ranges)
         last = self.stage.placed[-1]
-        iters = self._positions(last, at)
+        iters = last.at(at)
         (tensor, _) = self.memory.stores[last.part.value][0]
         beside = self._along(self.place(last.part, iters, tensor), vars)
         if beside is None:
             return None
         found: dict[int, list[tuple[int, Read]]] = {}
         for number, placed in enumerate(self.stage.placed):
-            iters = self._positions(placed, at)
+            iters = placed.at(at)
             for node in walk(placed.part.scope.body):
                 address = self._address_of(placed, node, iters) if isinstance(node, Read) else None
                 below = self._along(address, vars)
@@ -112,11 +112,6 @@ class TurnedStage(CudaStage):
         ):
             return None
         return TurnedOperand(beside, best, tuple(found[best]))
-
-    def _positions(self, placed: PlacedInStage, at: list[Poly]) -> dict[Iter, Poly]:
-        iters = {it: Poly(()) for it in placed.part.scope.iters}
-        iters.update({placed.part.scope.iters[number]: place for number, place in zip(placed.outer, at, strict=True)})
-        return iters
 
     def _address_of(self, placed: PlacedInStage, node: Read, iters: dict[Iter, Poly]) -> Poly | None:
         value = placed.part.args[node.operand]
@@ -166,7 +161,7 @@ class TurnedStage(CudaStage):
         with emitter.level(loop, each, spot[turn.below], spot[turn.beside]), emitter.level(then, fence=True):
             yield at, place
         loop.statements.append(Branch(inside, then, Block()))
-        emitter.levels[-1].block.statements.append(Loop(each.name, "k_rank", str(SIDE * SIDE), THREADS, loop))
+        emitter.write(Loop(each.name, "k_rank", str(SIDE * SIDE), THREADS, loop))
 
     def _load(self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var]) -> list[tuple[Shared, DType]]:
         emitter = self.emitter
@@ -183,9 +178,7 @@ class TurnedStage(CudaStage):
                 emitter.guarded += 1
                 value = emitter.emit_as(node, env, dtype)
                 emitter.guarded -= 1
-                emitter.levels[-1].block.statements.append(
-                    Store("k_store_one", (f"{shared.name} + {place}", value.text))
-                )
+                emitter.write(Store("k_store_one", (f"{shared.name} + {place}", value.text)))
                 tiles.append((shared, dtype))
         return tiles
 
@@ -204,9 +197,7 @@ class TurnedStage(CudaStage):
                 dtype = computed(placed.part.scope.dtype)
                 value = emitter.emit_as(placed.part.scope.body, env, dtype)
                 values[placed.part.value] = value
-                for tensor, pointer in self.memory.stores.get(placed.part.value, ()):
-                    self.pointers[pointer.name] = pointer
-                    emitter.store(tensor, self.place(placed.part, env.iters, tensor), value)
+                self.put(env, value)
 
     def _put(self, node: Scalar, env: object, text: str, dtype: DType) -> None:
         """Emit an expression at a place of the square."""

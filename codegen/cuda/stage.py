@@ -10,7 +10,7 @@ from dslc.codegen.cuda.text import CudaVariant
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
 from dslc.codegen.nest import Block, Loop, Rows, Store
-from dslc.codegen.poly import Poly, Quotient, Var, const, product
+from dslc.codegen.poly import Poly, Quotient, Var, product
 from dslc.codegen.stage_code import StageWriter
 from dslc.codegen.stages import PlacedInStage, Stage, places, sizes
 from dslc.codegen.text import NotGenerated, Reason, Variant
@@ -19,6 +19,7 @@ from dslc.codegen.vectorize import GroupMemory, Pointer
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Num, Reduce, Scalar, Sym, apply, num, walk
+from dslc.records import record
 
 SHARED = 32 << 10  #: bytes of shared memory that rows of one block may take
 WARP_STEPS = 512  #: steps of a row that are a warp's work, at most
@@ -44,7 +45,7 @@ class Room:
         return Pointer("scratch", store_type(dtype), f"scratch{at}", str(at))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shared:
     """Shared memory: `count` elements for each team of a block."""
 
@@ -55,7 +56,7 @@ class Shared:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaunchCode:
     """A stage's parts for the template and the launcher."""
 
@@ -132,7 +133,7 @@ class CudaStage(StageWriter):
         self.room = room
         width = variant.width or self._width(stage, memory)
         shape = Variant(width=width, unroll=1, vectors=1, block=variant.rows, lane=variant.lane, fuse=variant.fuse)
-        super().__init__(stage, memory, frozenset(), names, shape)
+        super().__init__(stage, memory, names, shape)
         self.lanes = self.best_lane()
         self.team = 1 if self.lanes is not None else self._team()
         self.threads = max(variant.block, self.team) if self.team <= 32 else self.team
@@ -248,9 +249,9 @@ class CudaStage(StageWriter):
 
     # ---- inner loops -------------------------------------------------------------------------------------------------------
 
-    def inner_lanes(self, block: Block, var: Var, extent: Poly, element: Callable[[], None]) -> None:
+    def inner_lanes(self, var: Var, extent: Poly, element: Callable[[], None]) -> None:
         full, tail, active = self.vectors(var, element, exact=True)
-        block.statements.append(self.own.spread_lanes(var, "0", self.own.text(extent), full, tail, active))
+        self.own.write(self.own.spread_lanes(var, "0", self.own.text(extent), full, tail, active))
 
     def alone(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
         emitter = self.own
@@ -260,14 +261,9 @@ class CudaStage(StageWriter):
 
         def innermost() -> None:
             inner = Block()
-            outer = emitter.levels[-1].block
-            with emitter.level(inner, vars[-1]):
-                emitter.apart = True
-                try:
-                    element()
-                finally:
-                    emitter.apart = False
-            outer.statements.append(Loop(vars[-1].name, "k_rank", emitter.text(extents[-1]), self.team, inner))
+            with emitter.level(inner, vars[-1]), emitter.during(apart=True):
+                element()
+            emitter.write(Loop(vars[-1].name, "k_rank", emitter.text(extents[-1]), self.team, inner))
 
         self.nest(block, vars[:-1], extents[:-1], innermost)
 
@@ -276,7 +272,7 @@ class CudaStage(StageWriter):
     ) -> None:
         super().inner_loops(placed, spots, values, lane)
         if self.team > 1 and placed.part.value in self.buffers:
-            self.emitter.levels[-1].block.statements.append(self._meet())
+            self.emitter.write(self._meet())
 
     def buffer(self, placed: PlacedInStage, lanes: bool) -> TensorPlace:
         """Shared memory where a team has a row that fits there, else global memory for all of the value."""
@@ -289,19 +285,10 @@ class CudaStage(StageWriter):
         if self.team > 1 and row is not None and used + row * teams * dtype.bytes <= SHARED:
             name = self.emitter.name("row")
             self.shared_memory.append(Shared(store_type(dtype), name, row, teams, row * teams * dtype.bytes))
-            strides, total = self._strides(extents, placed.inner)
+            strides, total = self.strides(extents, placed.inner)
             return TensorPlace(name, dtype, strides, total, extents, 1, part.scope, self.emitter.top)
-        strides, total = self._strides(extents, tuple(range(len(extents))))
+        strides, total = self.strides(extents, tuple(range(len(extents))))
         pointer = self.room.take(dtype, total)
         self.pointers[pointer.name] = pointer
         self.written.add(pointer.name)
         return TensorPlace(pointer.name, dtype, strides, total, extents, 1, part.scope, self.emitter.top)
-
-    @staticmethod
-    def _strides(extents: Sequence[Poly], kept: Sequence[int]) -> tuple[tuple[Poly, ...], Poly]:
-        strides: list[Poly] = [const(0)] * len(extents)
-        total = const(1)
-        for k in reversed(kept):
-            strides[k] = total
-            total = total * extents[k]
-        return tuple(strides), total

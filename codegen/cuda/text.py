@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.scalar import Num, Scalar, Sym, num, rebuild
+from dslc.records import record
 
 
 class PointerPlace(Enum):
@@ -18,7 +18,7 @@ class PointerPlace(Enum):
     SCRATCH = "scratch"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pointer:
     """An argument of a launch: an input, output or scratch buffer of its text, by number."""
 
@@ -26,7 +26,7 @@ class Pointer:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CudaLaunch:
     """One launch. Its arguments are `pointers`, in order, then every unknown size of the text, each as an int64.
 
@@ -52,7 +52,7 @@ class CudaLaunch:
     used: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CudaText:
     """The CUDA C++ of one group: `launches` run in order on one stream, each sees what those before wrote.
 
@@ -109,7 +109,7 @@ def _number(node: Scalar, sizes: Mapping[Sym, int]) -> Scalar | None:
     return num(sizes[node]) if isinstance(node, Sym) and node in sizes else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tile:
     """The part of a product that one block computes: `rows` x `columns` results, `depth` steps of the sum at a time.
 
@@ -127,7 +127,7 @@ class Tile:
         return (self.rows // self.down) * (self.columns // self.right)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Units:
     """The part of a product that one block computes on tensor cores: `rows` x `columns` results, `depth` steps of the sum at a time.
 
@@ -147,7 +147,7 @@ class Units:
         return 32 * (self.rows // (16 * self.down)) * (self.columns // (8 * self.right))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CudaVariant:
     """Schedule of CUDA kernels.
 

@@ -6,22 +6,22 @@ convolution too, where `X[n, c, h + r, w + s]` is shared by all channels of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 
 from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
 from dslc.codegen.cuda.text import CudaVariant, Tile, Units
-from dslc.codegen.functions import COMPARISONS, c_type, computed, neutral, store_type
+from dslc.codegen.functions import COMPARISONS, c_type, computed, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Store, Variable
+from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Store
 from dslc.codegen.poly import NotPolynomial, Poly, Ranges, Var, const, known, of, of_scalar, product, replaced
 from dslc.codegen.stages import Stage, sizes, split_up
-from dslc.codegen.values import Env, Val, literal
+from dslc.codegen.values import Env, Val
 from dslc.codegen.vectorize import GroupMemory, dot
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, Table, walk
+from dslc.records import record
 
 #: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and
 #: vectors stay aligned
@@ -35,7 +35,7 @@ SHARED = 40 << 10  #: bytes of shared memory that tiles may take
 _CONDITIONS = COMPARISONS | {"and", "or", "not"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product:
     """A part whose reduction is done in tiles.
 
@@ -108,16 +108,13 @@ def _shares(
                 side.append(node)
             return True
         return all(_shares(child, down, right, dtypes, found) for child in node.children)
-    if not (with_down and with_right) and element_type(node, dtypes) is not None and not _has_table(node):
+    tables = any(isinstance(each, Table) for each in walk(node))
+    if not (with_down and with_right) and element_type(node, dtypes) is not None and not tables:
         side = found[1] if with_right else found[0]
         if node not in side:
             side.append(node)
         return True
     return not isinstance(node, Read) and all(_shares(child, down, right, dtypes, found) for child in node.children)
-
-
-def _has_table(node: Scalar) -> bool:
-    return any(isinstance(each, Table) for each in walk(node))
 
 
 def fits(part: Part, found: Product, tile: Tile) -> bool:
@@ -193,10 +190,7 @@ class ProductStage(CudaStage):
         down = self._let("m", f"{first[0].name} + {own[0].name}", self.height)
         right = self._let("n", f"{first[1].name} + {own[1].name}", self.width)
         dtype = emitter.reduced_type(node, self._at(None, 0, None, None), computed(self.part.scope.dtype))
-        start = emitter.spread_text(literal(neutral(node.kind, dtype), dtype))
-        results = [emitter.name("acc") for _ in range(tile.down)]
-        for name in results:
-            emitter.levels[home].block.statements.append(Variable(c_type(dtype, tile.right), name, start))
+        results = [emitter.accumulator(node.kind, dtype, True) for _ in range(tile.down)]
         self._sum(first, own, down, right, dtype, results)
         for k, name in enumerate(results):
             self._result(down, k, right, Val(name, dtype, True, home))
@@ -225,7 +219,7 @@ class ProductStage(CudaStage):
             else:
                 inner.statements.append(Branch(f"{count} >= {depth}", whole, rest))
             inner.statements.append(self._meet())
-        emitter.levels[-1].block.statements.append(Loop(at.name, "0", emitter.text(length), depth, inner))
+        emitter.write(Loop(at.name, "0", emitter.text(length), depth, inner))
 
     def _step(
         self, q: Var, at: Var, tiles: list[list[tuple[Scalar, Shared, DType]]], own: tuple[Var, Var], down: Var, right: Var,
@@ -242,7 +236,7 @@ class ProductStage(CudaStage):
                 text = (
                     f"k_take<{memory.type}, {count}>({memory.name} + {q.name}*{self._stride(side)} + {own[side].name})"
                 )
-                emitter.levels[-1].block.statements.append(Let(c_type(kind, count), name, text))
+                emitter.write(Let(c_type(kind, count), name, text))
                 emitter.bound[name] = emitter.top
                 vectors.append((node, name, kind))
             sides.append(vectors)
@@ -266,29 +260,21 @@ class ProductStage(CudaStage):
 
     def _result(self, down: Var, k: int, right: Var, value: Val) -> None:
         """One row of a thread's results: what is done with the sum, and where it goes."""
-        emitter, part, width = self.own, self.part, self.tile.right
-        dtype = computed(part.scope.dtype)
-        then, full, tail = Block(), Block(), Block()
+        emitter, part, width, then = self.own, self.part, self.tile.right, Block()
         lane, active = emitter.variable("n", self.width), emitter.name("n")
         exact = self.width.number is not None and self.width.number % width == 0
+
+        def element() -> None:
+            env = self._at(down, k, lane, None)
+            emitter.remember_reduction(self.found.node, env, value.dtype, value)
+            self.put(env, emitter.emit_as(part.scope.body, env, computed(part.scope.dtype)))
+
         with emitter.level(then, fence=True):
-            for body, count in ((full, None), *(() if exact else ((tail, active),))):
-                with emitter.level(body, lane):
-                    emitter.lane, emitter.active = lane, count
-                    env = self._at(down, k, lane, None)
-                    emitter.remember_reduction(self.found.node, env, value.dtype, value)
-                    whole = emitter.emit_as(part.scope.body, env, dtype)
-                    for tensor, pointer in self.memory.stores.get(part.value, ()):
-                        self.pointers[pointer.name] = pointer
-                        emitter.store(tensor, self.place(part, env.iters, tensor), whole)
-                    emitter.lane, emitter.active = None, None
+            full = self.in_lanes(lane, None, element)
+            tail = None if exact else self.in_lanes(lane, active, element)
             stop = f"k_min64({emitter.text(self.width)}, {right.name} + {width})"
-            then.statements.append(
-                Lanes(lane.name, right.name, stop, width, full, None, width, None if exact else tail, active)
-            )
-        emitter.levels[-1].block.statements.append(
-            Branch(f"{down.name} + {k} < {emitter.text(self.height)}", then, Block())
-        )
+            emitter.write(Lanes(lane.name, right.name, stop, width, full, None, width, tail, active))
+        emitter.write(Branch(f"{down.name} + {k} < {emitter.text(self.height)}", then, Block()))
 
     # ---- shared memory -------------------------------------------------------------------------------------------------------
 
@@ -322,9 +308,7 @@ class ProductStage(CudaStage):
                     then.statements.append(Store("k_store_one", (target, value.text)))
                 inside = f"{place.name} < {emitter.text(extent)} && {step.name} < {emitter.text(length)}"
                 load.statements.append(Branch(inside, then, self.outside(f"{shared.name} + {self.spot(side, q, p)}")))
-            emitter.levels[-1].block.statements.append(
-                Loop(each.name, "k_rank", str(size * tile.depth), self.threads, load)
-            )
+            emitter.write(Loop(each.name, "k_rank", str(size * tile.depth), self.threads, load))
             out.append((node, shared, dtype))
         return out
 
@@ -374,7 +358,7 @@ class ProductStage(CudaStage):
         """A position that is computed here."""
         emitter = self.own
         var = Var(emitter.name(name))
-        emitter.levels[-1].block.statements.append(Let("int64_t", var.name, text))
+        emitter.write(Let("int64_t", var.name, text))
         emitter.bound[var.name] = emitter.top
         if extent is not None:
             emitter.ranges.extents[var] = extent

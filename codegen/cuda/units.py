@@ -9,12 +9,12 @@ from __future__ import annotations
 from dslc.codegen.cuda.stage import Room
 from dslc.codegen.cuda.text import CudaVariant, Tile, Units
 from dslc.codegen.cuda.tiles import Product, ProductStage
-from dslc.codegen.functions import c_type, computed, neutral, store_type
+from dslc.codegen.functions import computed, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.nest import Block, Let, Loop, Store, Variable
+from dslc.codegen.nest import Block, Let, Loop, Store
 from dslc.codegen.poly import Var, product
 from dslc.codegen.stages import Stage
-from dslc.codegen.values import Val, literal
+from dslc.codegen.values import Val
 from dslc.codegen.vectorize import GroupMemory
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
@@ -109,10 +109,10 @@ class UnitStage(ProductStage):
         group, place = self._let("y", "k_rank % 32 / 4"), self._let("x", f"k_rank % 4 * {_BESIDE}")
         down = self._let("m", f"{first[0].name} + {warp[0].name} + {group.name}", self.height)
         dtype = emitter.reduced_type(node, self._at(None, 0, None, None), computed(self.part.scope.dtype))
-        start = emitter.spread_text(literal(neutral("sum", dtype), dtype))
-        results = [[[emitter.name("acc") for _ in range(2)] for _ in range(units.right)] for _ in range(units.down)]
-        for name in (name for row in results for pair in row for name in pair):
-            emitter.levels[home].block.statements.append(Variable(c_type(dtype, _BESIDE), name, start))
+        results = [
+            [[emitter.accumulator("sum", dtype, True) for _ in range(2)] for _ in range(units.right)]
+            for _ in range(units.down)
+        ]
         self._loop(first, warp, results)
         for j in range(units.right):
             right = self._let("n", f"{first[1].name} + {warp[1].name} + {j * _COLUMNS} + {place.name}", self.width)
@@ -148,4 +148,4 @@ class UnitStage(ProductStage):
             deep = 32 // self.kept(self.found.shared[0][0]).bytes
             inner.statements.append(Loop(q.name, "0", str(units.depth), deep, step, unrolled=True))
             inner.statements.append(self._meet())
-        emitter.levels[-1].block.statements.append(Loop(at.name, "0", emitter.text(length), units.depth, inner))
+        emitter.write(Loop(at.name, "0", emitter.text(length), units.depth, inner))

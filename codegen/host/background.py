@@ -7,7 +7,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -17,10 +16,11 @@ from dslc.codegen.host.library import library_folder, object_kept
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.text import KernelText
 from dslc.processes.process import Job
+from dslc.records import record
 from dslc.store import is_private
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Told(Compiler):
     """A compiler that tells of what it starts."""
 

@@ -10,7 +10,6 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 from dslc.codegen.host.processor import LEVELS, Processor, architecture_of, foreign
 from dslc.codegen.host.processor import processor as wanted_processor
 from dslc.processes.process import Command, Job, ProcessFailed, ProcessFailure
+from dslc.records import record
 from dslc.store import Store
 
 #: names that are looked for where `CXX` says nothing
@@ -55,7 +55,7 @@ class NotBuilt(Exception):
         self.reason, self.detail = reason, detail
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compiler:
     """A C++ compiler as it is called for a processor; `version` is the first line of what it says about itself."""
 

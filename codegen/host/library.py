@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
 from itertools import count
@@ -38,6 +37,7 @@ from dslc.folders import cache_folder, stand_in
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType
 from dslc.outside import in_code
+from dslc.records import record
 from dslc.store import Store, is_private, private, sealed, unsealed
 
 #: version of ONNX Runtime's interface that libraries are written for, and of what is written around kernels
@@ -69,7 +69,7 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failure:
     """A kernel that is not in a library, and why."""
 
@@ -359,7 +359,7 @@ def _digest(used: Compiler, text: str) -> str:
 # ---- files -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Opened:
     """Header of a library's file: its operators, those left out, and the processor it was built for."""
 

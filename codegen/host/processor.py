@@ -12,12 +12,13 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 from dslc.errors import error
+from dslc.records import record
 
 #: the processor at hand, with all that it can do
 NATIVE = "native"
@@ -25,7 +26,7 @@ NATIVE = "native"
 VARIABLE = "DSLC_ISA"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Processor:
     """Instructions that a kernel may use.
 
@@ -75,7 +76,7 @@ class Processor:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Level:
     """A level of instructions that compilers know by its name: `Processor`'s words, and what the system calls what it needs."""
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
+from dslc.cost.process import ModelFile, PrestartedWorkers, Worker, WorkerFailed
 from dslc.cost.timing import check_memory
 from dslc.deadline import FOREVER, Deadline
 from dslc.interpret import Floats, InterpretError, Redraw
 from dslc.interpret import run as interpret
 from dslc.ir.graph import Graph, Input
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 TOLERANCES: Mapping[Any, float] = {
@@ -35,7 +35,7 @@ USUAL = 1 / 16  #: part of the median of all that are not 0 from which on an ele
 FAR = 0.25  #: part of itself by which such an element may be off
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Comparison:
     """The largest relative error over outputs and inputs, and what is wrong where they do not count as the same."""
 
@@ -47,7 +47,7 @@ class Comparison:
         return not self.problem
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reference:
     """Outputs of a model for each of several inputs."""
 
@@ -66,7 +66,7 @@ def outputs_of(
     until: Deadline = FOREVER,
     plain: bool = False,
     worker: Worker | None = None,
-    spares: Spares | None = None,
+    spares: PrestartedWorkers | None = None,
 ) -> Reference:
     """Runs a model on each of the inputs, in a process of its own, which ends at a deadline, or in that of a worker.
 

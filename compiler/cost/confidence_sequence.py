@@ -19,13 +19,15 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import exp, inf, log
 
+from dslc.records import record
+
 #: log-ratio of a round, and whether the model that is compared with came first in it
 Turn = tuple[float, bool]
 #: turns by generation of processes
 Turns = Sequence[Sequence[Turn]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bet:
     """One way of telling that a ratio lies beyond a threshold.
 
@@ -44,7 +46,7 @@ class Bet:
     whole: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SequentialTest:
     """Bets that hold together at `level`, the two-sided probability of an error over all looks.
 
@@ -158,7 +160,7 @@ def at_once(level: float, margin: float = 1.0) -> SequentialTest:
 WIDE = 100.0  #: how many times apart the ends of an interval are that is not shown
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Interval:
     """A ratio with the ends of its interval."""
 
@@ -201,7 +203,7 @@ def quick_mean(values: Sequence[float]) -> float:
     return sum(kept) / len(kept)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimedPair:
     """One round of two models: seconds of the base and of the other one.
 
@@ -214,7 +216,7 @@ class TimedPair:
     base_first: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Timing:
     """One model's times in seconds, in how many rounds, and how much faster than the first model it is (above 1: faster)."""
 

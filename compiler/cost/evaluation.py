@@ -18,6 +18,7 @@ from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.samples import Samples
 from dslc.cost.timer import GroupTimer
 from dslc.ir.graph import Call, Graph, Input, Node, Value
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 ROOM = 0.75  #: share of the farthest cache that weights have room in beside all else
@@ -62,7 +63,7 @@ def bytes_of(weights: Iterable[Packed]) -> int:
     return sum(value.type.bytes for value, _ in weights)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Caches:
     """Capacity of the last-level cache: `read` bytes of weights of the original, `start`; None where nothing is measured."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from dslc.ir.graph import Call, Graph, Node, Value, with_args
 from dslc.match import CompiledRule, GraphIndex, Match, compile_lowering, find_matches
 from dslc.match.pattern import Result
 from dslc.match.recipe import leaf
+from dslc.records import record
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
@@ -23,7 +23,7 @@ Edges = frozenset[tuple[str, str]]
 PLACES = 100_000  #: places of one lowering that are looked at in a graph
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lowered:
     """Nodes that one lowering runs, producers first; what others use of them comes out of the last.
 
@@ -262,15 +262,8 @@ class _Region:
 
 def _costs_nothing(syntax: t.Lowering) -> bool:
     """Return whether a lowering of one node says `cost flops = 0, bytes = 0`."""
-    entries = dict(_costs(syntax))
-    return {"flops", "bytes"} <= set(entries) and all(_zero(value) for value in entries.values())
-
-
-def _costs(syntax: t.Lowering) -> Iterator[tuple[str, t.Expr]]:
-    for statement in syntax.statements:
-        if isinstance(statement, t.Cost):
-            yield from ((entry.name, entry.value) for entry in statement.entries)
-
-
-def _zero(value: t.Expr) -> bool:
-    return isinstance(value, t.Int) and value.value == 0
+    costs = [statement for statement in syntax.statements if isinstance(statement, t.Cost)]
+    entries = {entry.name: entry.value for cost in costs for entry in cost.entries}
+    return {"flops", "bytes"} <= set(entries) and all(
+        isinstance(value, t.Int) and value.value == 0 for value in entries.values()
+    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from dslc.cost.fused_groups import Arguments, Lowered
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value
+from dslc.records import record
 
 #: nodes of an operator and the pointwise ones after it that are measured together, where the operator is pointwise
 #: itself
@@ -18,7 +18,7 @@ AFTER_OTHERS = 4  #: the same after any other operator
 Key = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Group:
     """Neighbouring nodes, producers first, with their arguments; what others use of them comes out of the last.
 

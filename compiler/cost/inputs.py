@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, takewhile
 from math import prod
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from zipfile import BadZipFile
 
 from dslc.errors import Diagnostic, DslcError, error
+from dslc.records import record
 
 #: inputs of a user: an `.npz` file or a folder of them, or arrays by the names of inputs, one set or several
 Given: TypeAlias = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -26,7 +27,7 @@ EDGE = 2.0**-4  #: part of the largest element by which results may be off where
 ELEMENTS = 1 << 16  #: elements of inputs up to which they are drawn at other sizes, or twice as many as there are
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Special:
     """Inputs on which a model may well fail: by how much results may be off for them, and at which other sizes they are."""
 
@@ -35,7 +36,7 @@ class Special:
     sizes: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Inputs:
     """Several sets of inputs, and what had to be assumed for them; `special`: further ones; `tolerances`: of the last feeds."""
 

@@ -8,18 +8,19 @@ by itself, for each type of tensor: differences between graphs are then differen
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from dslc.cost.confidence_sequence import median
 from dslc.cost.groups import Group
 from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.ir.graph import Value
+from dslc.records import record
 
 DEEPEST = 150  #: groups of a chain that keep a layout, as far as they are followed
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Info:
     """Cost of one group, with its changes of layout set apart.
 
@@ -60,7 +61,7 @@ def medians(infos: Sequence[Info]) -> Info:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Port:
     """A group's values from outside and its results."""
 
@@ -75,7 +76,7 @@ def port_of(group: Group) -> Port:
     return Port(tuple(found), group.nodes[-1].values)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reorder:
     """A value that is brought into blocks, or out of them, and what that takes in seconds."""
 
@@ -161,7 +162,7 @@ def _wanted(info: Info, port: Port) -> tuple[float, ...]:
 PAIRS = 32  #: pairs that are measured, at most: those that decide most
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GroupPair:
     """A group and one that works on its result; `shared`: others want that result too."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from dslc.codegen.host.processor import NATIVE, Processor, caches, processor, wanted_name
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Machine:
     """Properties that times depend on beside the program: part of every key of the cost cache, and printed in reports."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -16,6 +16,7 @@ from dslc.cost.process import HOPELESS as PROCESS_HOPELESS
 from dslc.cost.process import Worker, WorkerFailed
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.kernels import generator
+from dslc.records import record
 
 LONGEST = 0.3  #: seconds that an operator is measured, at most, however busy the machine is
 AGAIN = 0.15  #: seconds that it is measured once more, at most
@@ -32,7 +33,7 @@ METHOD = "sessions"
 Like = Callable[[], "bytes | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sample:
     """A model to be measured, which computes the same thing `copies` times on inputs and weights of their own.
 
@@ -53,7 +54,7 @@ class Sample:
     hopeless: float = inf
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Measured:
     """Seconds of one copy, changes of layout included, and what the runtime does about layouts.
 

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from dslc.cost import kinds
@@ -24,6 +24,7 @@ from dslc.cost.targets import Target, target_named
 from dslc.cost.timer import Build, GroupTimer
 from dslc.deadline import TimeUp
 from dslc.ir.graph import Call, Constant, Graph, Kernel, Node, Value, topological
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 SIZE = 2e-6  #: seconds of a node that computes a size
@@ -329,7 +330,7 @@ PASSING_SHARE = 0.05  #: share of both groups' time that passing a result on mus
 SAVED = 0.7  #: share of what one group after the other takes that two groups as one save, at most
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Confirmed:
     """Seconds of groups, corrections of pairs of them, and a run without nodes.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.kernels import prepared
 from dslc.processes.child import Child, Service, module
 from dslc.processes.process import ProcessFailed, ProcessFailure, halted
+from dslc.records import record
 from dslc.reporting.data import Timed
 
 #: what runs models on ONNX Runtime
@@ -44,7 +45,7 @@ class WorkerFailed(Exception):
         self.late = late
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelFile:
     """A model to be run: serialized, or a path; `folder` holds its external data.
 
@@ -108,7 +109,7 @@ def started(runner: str, isa: str) -> Child:
     return Child(module(runner, **{VARIABLE: isa}))
 
 
-class Spares:
+class PrestartedWorkers:
     """Processes started ahead for whoever will need one: starting one takes as long as timing a fast model.
 
     They start beside what Python does on another processor, and are halted while something is measured.
@@ -153,7 +154,7 @@ class Worker:
     """
 
     def __init__(
-        self, threads: int, until: Deadline = FOREVER, runner: str = RUNNER, spares: Spares | None = None
+        self, threads: int, until: Deadline = FOREVER, runner: str = RUNNER, spares: PrestartedWorkers | None = None
     ) -> None:
         self.threads = threads
         self._processor = processor()

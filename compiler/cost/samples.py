@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dslc.cost.groups import Group
@@ -26,13 +25,14 @@ from dslc.ir.graph import (
 )  # fmt: skip
 from dslc.ir.scalar import Num, Scalar, Sym, num, substitute, walk
 from dslc.ir.sizes import node_at
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 #: elements; smaller constants of integers keep their values in what is measured: indices decide what is touched
 KEPT = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Small:
     """A group on its own: what it works on, weights, and what it computes."""
 

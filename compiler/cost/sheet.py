@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf, isfinite
 from types import MappingProxyType
 from typing import Any
@@ -21,10 +20,11 @@ from dslc.cost.targets import Computed, ModelPlan, OwnKernels, Sheet, lowerings_
 from dslc.errors import error
 from dslc.ir.graph import Call, Constant, Graph, Input, Node, Opaque, Value, topological
 from dslc.onnx.context import Imported
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Price:
     """Seconds of one thing that runs as one: what a lowering takes, or a change of layout."""
 
@@ -32,7 +32,7 @@ class Price:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Priced:
     """A graph as what is run, producers first and changes of layout last, each with its price. `seconds` is the sum."""
 
@@ -94,7 +94,7 @@ PROCESSORS: Mapping[str, tuple[float, float]] = MappingProxyType({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CpuSheet(Computed):
     """A processor that does so many operations and moves so many bytes a second, and runs ONNX Runtime's own operators."""
 
@@ -141,7 +141,7 @@ class CpuSheet(Computed):
         return InTurn(PriceTable(costs).priced(imported.graph))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InTurn:
     """Steps that a runtime runs, with prices; running the model needs none of it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, cast
 
@@ -18,6 +17,7 @@ from dslc.cost.measure import Measurer, Unmeasured
 from dslc.deadline import FOREVER, Deadline
 from dslc.errors import error
 from dslc.onnx.context import Imported
+from dslc.records import record
 from dslc.semantics.library import Rules, load, rules_cache
 from dslc.semantics.targets import TARGETS
 
@@ -117,7 +117,7 @@ class Target(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sheet(Machine):
     """A machine by its data sheet: what is said of it was not measured."""
 
@@ -125,7 +125,7 @@ class Sheet(Machine):
         return f"{self.device}, {self.runtime}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OrtCpu:
     """ONNX Runtime on the processors of this machine, with kernels that are generated or without."""
 
@@ -160,7 +160,7 @@ class OrtCpu:
         raise NoPlan("whole models are timed here")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Computed:
     """Base of targets with computed times. `machine` has the threads with which outputs are compared on this machine."""
 

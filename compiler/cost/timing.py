@@ -14,12 +14,13 @@ from typing import Any
 from dslc.cost.clock import Clock
 from dslc.cost.confidence_sequence import Rounds, Timing
 from dslc.cost.machine import available_memory
-from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed, on_disk
+from dslc.cost.process import ModelFile, PrestartedWorkers, Worker, WorkerFailed, on_disk
 from dslc.deadline import Deadline, TimeUp
 from dslc.errors import error
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Racing:
     """Parameters of timing models; times in seconds.
 
@@ -87,7 +88,7 @@ def check_memory(files: Sequence[ModelFile]) -> None:
 
 
 @dataclass(slots=True)
-class Race:
+class InterleavedBenchmark:
     """Models timed against the first one, whenever there is time: all rounds that were ever run count.
 
     The order of a round is drawn anew, so that intervals hold at every look (`dslc.cost.confidence_sequence`), and
@@ -109,7 +110,7 @@ class Race:
     #: what models fail with that were left out for it
     failed: dict[int, WorkerFailed] = field(default_factory=dict)
     files: list[ModelFile] = field(default_factory=list)
-    spares: Spares | None = None
+    spares: PrestartedWorkers | None = None
     #: as of the first generation: samples in a block, and whether runs allocate their outputs
     _calls: int = 0
     _plain: bool = False
@@ -314,7 +315,7 @@ class _Process:
 
 
 @contextmanager
-def _started(race: Race, order: Sequence[int]) -> Iterator[dict[int, _Process]]:
+def _started(race: InterleavedBenchmark, order: Sequence[int]) -> Iterator[dict[int, _Process]]:
     """Processes in which these models are loaded, one after the other."""
     files = [race.original if k == 0 else race.files[k - 1] for k in order]
     check_memory(files)
@@ -356,7 +357,7 @@ def race(
         TimeUp: the clock ended before a single round was complete.
     """
     first, *others = models
-    held = Race(first, feeds, threads, Clock() if clock is None else clock, goal)
+    held = InterleavedBenchmark(first, feeds, threads, Clock() if clock is None else clock, goal)
     # a file may be timed against itself, and twice
     held.files += others
     numbers = list(range(1, len(models)))

@@ -16,6 +16,7 @@ from dslc.derivation.tables import OperatorPattern as Table
 from dslc.derivation.tables import Window, tables_of, unknowns_in
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.scalar import Iter, Num, Scalar, Sym
+from dslc.records import record
 from dslc.semantics.definitions import LoweringDef
 from dslc.semantics.env import AskedFunction, Env, Mismatch, Unbound, fail
 from dslc.semantics.evaluate import evaluate, truth
@@ -24,7 +25,7 @@ from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dim:
     """A dimension of a tensor as it is declared.
 
@@ -42,7 +43,7 @@ class Dim:
     windows: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PatternReading:
     """A tensor as a lowering reads it, or writes it."""
 
@@ -188,7 +189,7 @@ def _named(binders: Sequence[t.Binder], every: Sequence[Iter]) -> Iterator[tuple
 Argument = int | float | str | tuple[int, ...] | StridedView
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FoundCall:
     """A call that computes a scope: the lowering, the function, its arguments by name, and operations and tensors."""
 
@@ -219,7 +220,7 @@ class FoundCall:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Axis:
     """Iterators that are one: how many positions, and the stride in each tensor."""
 
@@ -227,7 +228,7 @@ class Axis:
     strides: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlacedPattern:
     """A pattern of which everything has its place.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import TimeoutExpired
 from tempfile import TemporaryDirectory
@@ -30,6 +29,7 @@ from dslc.fuse.kernel_checks import Drawn, drawn
 from dslc.fuse.templates import TemplatesOn, Written
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Call, Graph, Node, Value, input_value, rebuild, with_args
+from dslc.records import record
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -167,7 +167,7 @@ SECONDS = 20.0  #: seconds of one run
 OPSET = 17
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TakenTemplate:
     """The text that a program's kernel has; `lowering`: whose template wrote it, empty where it is generated."""
 

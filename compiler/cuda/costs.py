@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslc.cost.inputs import drawn_inputs
 from dslc.cuda.code import generable, templates_of, texts
-from dslc.cuda.cpu_parts import Hosted, at_feeds, hosted_of, opaque
+from dslc.cuda.cpu_parts import at_feeds, hosted_of, opaque
 from dslc.cuda.devices import DEVICES, Device
 from dslc.cuda.plan import BadPlan, Plan, plan_of
 from dslc.cuda.planning import Generable, NotPlanned, Places, Planned, WhyUnplanned, nowhere, planned
@@ -28,27 +28,6 @@ if TYPE_CHECKING:
     from dslc.codegen.cuda.text import CudaText
 
 
-def plan_at(
-    rules: Rules, graph: Graph, device: Device, sizes: Mapping[str, int], generable: Generable, names: tuple[str, ...] = (),
-    outputs: tuple[str, ...] = (), hosted: Hosted | None = None, written: Places = nowhere,
-) -> Planned:  # fmt: skip
-    """A plan for a graph at some sizes.
-
-    Raises:
-        NotPlanned: with the reason.
-    """
-    return planned(
-        rules,
-        at_sizes(graph, sizes),
-        device,
-        names=names,
-        outputs=outputs,
-        generable=generable,
-        hosted=hosted,
-        written=written,
-    )
-
-
 def plan_model(
     rules: Rules, source: str | os.PathLike[str] | ModelProto, imported: Imported, device: Device, sizes: Mapping[str, int],
     feeds: Mapping[str, Any], generable: Generable, written: Places = nowhere,
@@ -65,7 +44,10 @@ def plan_model(
     for name, value in zip((*names, *outputs), (*graph.inputs, *graph.outputs), strict=True):
         if not value.known:
             raise NotPlanned(WhyUnplanned.TYPE, name)
-    return plan_at(rules, graph, device, sizes, generable, names, outputs, hosted_of(rules, found), written)
+    return planned(
+        rules, at_sizes(graph, sizes), device, names=names, outputs=outputs, generable=generable,
+        hosted=hosted_of(rules, found), written=written,
+    )  # fmt: skip
 
 
 def _open(rules: Rules, imported: Imported) -> Imported:

@@ -147,7 +147,7 @@ class _Parts:
         for node in self._near(part):
             other = self.owner.get(node)
             between: frozenset[Node] = frozenset()
-            if other is None and not self._movable(node):
+            if other is None and not all(value.known for value in node.values):
                 continue
             if other is None:
                 beyond = [far for far in self._near({node}) if far not in part and far in self.owner]
@@ -174,9 +174,6 @@ class _Parts:
         own = set(part)
         near = (other for node in own for other in (*self.around.args(node), *self.around.users[node]))
         return sorted({node for node in near if node not in own}, key=self.around.rank.__getitem__)
-
-    def _movable(self, node: Node) -> bool:
-        return all(value.known for value in node.values)
 
     def _price(self, part: frozenset[Node]) -> float:
         """Seconds of a part: its copies, and what the CPU takes for those that a device could have computed."""

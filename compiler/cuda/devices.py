@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from dslc.errors import error
 from dslc.ir.dtype import DType
+from dslc.records import record
 
 MEMORY = 0.85  #: share of the memory's peak that is reached
 VENDOR = 0.75  #: share of the peak that a vendor's product reaches
@@ -21,7 +21,7 @@ TILE = 64  #: positions of a tile of a product: fewer tiles than processors leav
 PART = 512  #: terms of its sum that are one part
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Device:
     """A roofline: bytes a second, operations a second by element type (with and without tensor cores), and seconds of a launch.
 

@@ -14,6 +14,7 @@ from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup, proposals
 from dslc.fuse.kernels import Cyclic, fold_of, folded
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Graph, Kernel, Node, Opaque, Value
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 EPILOGUE = 3  #: nodes behind a product that may be computed with it
@@ -38,24 +39,14 @@ def turnable(rules: Rules, around: Neighbours, value: Value) -> bool:
     return value not in around.final and bool(users) and all(looks_only(rules, user) for user in users)
 
 
+@record
 class _Grouping:
-    def __init__(
-        self,
-        rules: Rules,
-        graph: Graph,
-        device: Device,
-        calls: Calls,
-        profiles: Profiles,
-        scratch: Callable[[Graph], object | None],
-    ) -> None:
-        self.rules, self.graph, self.device, self.calls, self.profiles, self.scratch = (
-            rules,
-            graph,
-            device,
-            calls,
-            profiles,
-            scratch,
-        )
+    rules: Rules
+    graph: Graph
+    device: Device
+    calls: Calls
+    profiles: Profiles
+    scratch: Callable[[Graph], object | None]
 
     def graph_of_groups(self, own: Sequence[NodeGroup] = ()) -> Graph:
         """The graph with every vendor's call and every group of other nodes as one kernel node."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Protocol
 
 from dslc.errors import Diagnostic, DslcError
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph
+from dslc.records import record
 
 
 class Reason(Enum):
@@ -47,7 +48,12 @@ class CudaFailure(DslcError):
         return self if self.kernel else CudaFailure(self.reason, self.detail, kernel, rule)
 
 
-@dataclass(frozen=True, slots=True)
+def first_line(problem: BaseException) -> str:
+    """Return the first line of what an error says, or its name."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+
+
+@record
 class Tensor:
     """Elements on a device: the address of the first one, and strides in elements."""
 
@@ -57,7 +63,7 @@ class Tensor:
     strides: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Code:
     """A kernel: its name, the rules that it comes from, what it computes, and its text where one is needed (a `CudaText`)."""
 
@@ -67,7 +73,7 @@ class Code:
     text: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Invoked:
     """A vendor's call with its tensors at their addresses. `workspace` is an address and a number of bytes; 0: none."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
+from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor, first_line
 from dslc.cuda.vendors import Vendors
 
 #: CU_STREAM_CAPTURE_MODE_RELAXED: other threads may do as they like meanwhile
@@ -114,10 +114,6 @@ def launcher() -> Launcher:
     raise CudaFailure(Reason.NO_LAUNCHER, "pip install dslc[cuda] or dslc[pycuda]")
 
 
-def _first_line(problem: BaseException) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
-
-
 def reason_of(problem: BaseException, tried: Reason) -> Reason:
     """Map a driver's error to a reason: by the status that it names (`CUDA_ERROR_...`), else by the call that failed."""
     if type(problem).__name__ == _SHORT:
@@ -140,7 +136,7 @@ def _compiled(code: Code, capability: tuple[int, int]) -> bytes:
         return binary
     except NotCompiled as problem:
         reason = Reason.BINDING if problem.reason in {NvrtcReason.NO_COMPILER, NvrtcReason.DEVICE} else Reason.COMPILE
-        raise CudaFailure(reason, _first_line(problem), code.name, code.rule) from None
+        raise CudaFailure(reason, first_line(problem), code.name, code.rule) from None
 
 
 #: a function, grid, block, shared memory in bytes, addresses, and sizes
@@ -182,6 +178,8 @@ class _OnDevice:
     #: what fails may be seen only when something waits for it
     delayed = True
     interprets = False
+    #: what the binding calls freeing a block, waiting for a stream, and a function of a module
+    name = freeing = waiting = getting = ""
 
     def __init__(self) -> None:
         self._streams: list[Any] = []
@@ -189,8 +187,9 @@ class _OnDevice:
         self._threads = {get_ident()}
         self.vendors = Vendors()
 
-    def _current(self) -> None:
         """Makes the device the one of this thread."""
+
+    def _current(self) -> None: ...
 
     def _did(self, act: Callable[[], Any], reason: Reason = Reason.LAUNCH) -> Any:
         try:
@@ -201,18 +200,59 @@ class _OnDevice:
         except CudaFailure:
             raise
         except Exception as problem:  # bindings raise errors of their own, one class for all of a driver's
-            raise CudaFailure(reason_of(problem, reason), _first_line(problem)) from None
+            raise CudaFailure(reason_of(problem, reason), first_line(problem)) from None
 
-    def _module(self, code: Code, load: Callable[[bytes], Any], function: str) -> LoadedModule:
-        """A kernel's launches by their symbols; the module is kept as long as they are."""
+    def _stream(self, number: int) -> Any:
+        while len(self._streams) <= number:
+            self._streams.append(self._new_stream())
+        return self._streams[number]
+
+    def _new_stream(self) -> Any: ...
+
+    def _copied(self, pointer: int, array: Any, into: bool) -> None: ...
+
+    def _read(self, binary: bytes) -> Any: ...
+
+    def free(self, pointer: int) -> None:
+        self.synchronize()
+        getattr(self._blocks.pop(pointer), self.freeing)()
+
+    def upload(self, pointer: int, data: bytes) -> None:
+        # what still runs may read it
+        self.synchronize()
+        if data:
+            self._did(lambda: self._copied(pointer, np.frombuffer(data, np.uint8), True))
+
+    def download(self, pointer: int, bytes: int) -> bytes:
+        self.synchronize()
+        out = np.empty(bytes, np.uint8)
+        if bytes:
+            self._did(lambda: self._copied(pointer, out, False))
+        return out.tobytes()
+
+    def load(self, code: Code) -> Any:
         binary = _compiled(code, self.capability)
         try:
-            module = self._did(lambda: load(binary), Reason.LOAD)
+            module = self._did(lambda: self._read(binary), Reason.LOAD)
             symbols = {launch.symbol for launch in code.text.launches}
-            found = {name: self._did(partial(getattr(module, function), name), Reason.LOAD) for name in symbols}
-            return LoadedModule(code, found, module)
+            function = getattr(module, self.getting)
+            return LoadedModule(
+                code, {name: self._did(partial(function, name), Reason.LOAD) for name in symbols}, module
+            )
         except CudaFailure as problem:
             raise problem.of(code.name, code.rule) from None
+
+    def call(self, invoked: Invoked, stream: int) -> None:
+        self._did(lambda: self.vendors.call(invoked, int(self._stream(stream).handle)))
+
+    def synchronize(self) -> None:
+        for stream in self._streams:
+            self._did(getattr(stream, self.waiting))
+
+    def close(self) -> None:
+        for pointer in list(self._blocks):
+            self.free(pointer)
+        self.vendors.close()
 
     #: compute capability
     capability: tuple[int, int] = (0, 0)
@@ -221,7 +261,7 @@ class _OnDevice:
 class CudaCore(_OnDevice):
     """NVIDIA's cuda.core."""
 
-    name = "cuda.core"
+    name, freeing, waiting, getting = "cuda.core", "close", "sync", "get_kernel"
 
     def __init__(self, number: int = 0) -> None:
         super().__init__()
@@ -229,7 +269,7 @@ class CudaCore(_OnDevice):
             import cuda.core as core  # type: ignore[import-not-found, unused-ignore]
             from cuda.bindings import driver  # type: ignore[import-not-found, unused-ignore]
         except ImportError as problem:
-            raise CudaFailure(Reason.NO_LAUNCHER, _first_line(problem)) from None
+            raise CudaFailure(Reason.NO_LAUNCHER, first_line(problem)) from None
         self._core: Any = core
         self._driver: Any = driver
         try:
@@ -237,17 +277,25 @@ class CudaCore(_OnDevice):
             self._device.set_current()
             major, minor = self._device.compute_capability
         except Exception as problem:  # the driver is missing, or finds nothing: many kinds, none of them documented
-            raise CudaFailure(Reason.NO_DEVICE, _first_line(problem)) from None
+            raise CudaFailure(Reason.NO_DEVICE, first_line(problem)) from None
         self.capability = (int(major), int(minor))
         self._building: Any = None
 
     def _current(self) -> None:
         self._device.set_current()
 
-    def _stream(self, number: int) -> Any:
-        while len(self._streams) <= number:
-            self._streams.append(self._device.create_stream())
-        return self._streams[number]
+    def _new_stream(self) -> Any:
+        return self._device.create_stream()
+
+    def _read(self, binary: bytes) -> Any:
+        return self._core.ObjectCode.from_cubin(binary)
+
+    def _copied(self, pointer: int, array: Any, into: bool) -> None:
+        copy = self._driver.cuMemcpyHtoDAsync if into else self._driver.cuMemcpyDtoHAsync
+        ends = (pointer, array.ctypes.data) if into else (array.ctypes.data, pointer)
+        # a stream of cuda.core waits for no copy of another one
+        self._checked(copy(*ends, array.nbytes, self._stream(0).handle))
+        self._stream(0).sync()
 
     def _checked(self, found: Any) -> None:
         status = found[0] if isinstance(found, tuple) else found
@@ -261,31 +309,6 @@ class CudaCore(_OnDevice):
         self._blocks[int(block.handle)] = block
         return int(block.handle)
 
-    def free(self, pointer: int) -> None:
-        self.synchronize()
-        self._blocks.pop(pointer).close()
-
-    def upload(self, pointer: int, data: bytes) -> None:
-        # what still runs may read it; and a stream of cuda.core waits for no copy of another one
-        self.synchronize()
-        if data:
-            held = np.frombuffer(data, np.uint8)
-            copy = self._driver.cuMemcpyHtoDAsync
-            self._did(lambda: self._checked(copy(pointer, held.ctypes.data, len(data), self._stream(0).handle)))
-            self._did(self._stream(0).sync)
-
-    def download(self, pointer: int, bytes: int) -> bytes:
-        self.synchronize()
-        out = np.empty(bytes, np.uint8)
-        if bytes:
-            copy = self._driver.cuMemcpyDtoHAsync
-            self._did(lambda: self._checked(copy(out.ctypes.data, pointer, bytes, self._stream(0).handle)))
-            self._did(self._stream(0).sync)
-        return out.tobytes()
-
-    def load(self, code: Code) -> Any:
-        return self._module(code, lambda binary: self._core.ObjectCode.from_cubin(binary), "get_kernel")
-
     def kernel(
         self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int
     ) -> None:
@@ -294,9 +317,6 @@ class CudaCore(_OnDevice):
             # it takes whole numbers as addresses, and numbers of numpy as what their type says
             arguments = [*map(int, pointers), *map(np.int64, sizes)]
             self._did(partial(self._core.launch, self._stream(stream), config, function, *arguments))
-
-    def call(self, invoked: Invoked, stream: int) -> None:
-        self._did(lambda: self.vendors.call(invoked, int(self._stream(stream).handle)))
 
     def record(self, stream: int) -> Any:
         return self._did(lambda: self._stream(stream).record())
@@ -323,20 +343,11 @@ class CudaCore(_OnDevice):
     def replay(self, recorded: Any) -> None:
         self._did(lambda: recorded.launch(self._streams[0]))
 
-    def synchronize(self) -> None:
-        for stream in self._streams:
-            self._did(stream.sync)
-
-    def close(self) -> None:
-        for pointer in list(self._blocks):
-            self.free(pointer)
-        self.vendors.close()
-
 
 class PyCuda(_OnDevice):
     """PyCUDA."""
 
-    name = "pycuda"
+    name, freeing, waiting, getting = "pycuda", "free", "synchronize", "get_function"
 
     def __init__(self, number: int = 0) -> None:
         super().__init__()
@@ -345,7 +356,7 @@ class PyCuda(_OnDevice):
         except ImportError as problem:
             # without a driver the module is there and does not load
             missing = getattr(problem, "name", None) in {"pycuda", "pycuda.driver"}
-            raise CudaFailure(Reason.NO_LAUNCHER if missing else Reason.NO_DEVICE, _first_line(problem)) from None
+            raise CudaFailure(Reason.NO_LAUNCHER if missing else Reason.NO_DEVICE, first_line(problem)) from None
         self._driver: Any = driver
         try:
             driver.init()
@@ -354,42 +365,30 @@ class PyCuda(_OnDevice):
             self._context.push()
             major, minor = device.compute_capability()
         except Exception as problem:
-            raise CudaFailure(Reason.NO_DEVICE, _first_line(problem)) from None
+            raise CudaFailure(Reason.NO_DEVICE, first_line(problem)) from None
         self.capability = (int(major), int(minor))
         self._recorder: Recorder | None = None
 
     def _current(self) -> None:
         self._context.push()
 
-    def _stream(self, number: int) -> Any:
-        while len(self._streams) <= number:
-            self._streams.append(self._driver.Stream())
-        return self._streams[number]
+    def _new_stream(self) -> Any:
+        return self._driver.Stream()
+
+    def _read(self, binary: bytes) -> Any:
+        return self._driver.module_from_buffer(binary)
+
+    def _copied(self, pointer: int, array: Any, into: bool) -> None:
+        # its streams wait for copies, as copies do for them
+        if into:
+            self._driver.memcpy_htod(pointer, array)
+        else:
+            self._driver.memcpy_dtoh(array, pointer)
 
     def allocate(self, bytes: int) -> int:
         block = self._did(lambda: self._driver.mem_alloc(bytes), Reason.MEMORY)
         self._blocks[int(block)] = block
         return int(block)
-
-    def free(self, pointer: int) -> None:
-        self.synchronize()
-        self._blocks.pop(pointer).free()
-
-    def upload(self, pointer: int, data: bytes) -> None:
-        # its streams wait for copies, as copies do for them
-        self.synchronize()
-        if data:
-            self._did(lambda: self._driver.memcpy_htod(pointer, np.frombuffer(data, np.uint8)))
-
-    def download(self, pointer: int, bytes: int) -> bytes:
-        self.synchronize()
-        out = np.empty(bytes, np.uint8)
-        if bytes:
-            self._did(lambda: self._driver.memcpy_dtoh(out, pointer))
-        return out.tobytes()
-
-    def load(self, code: Code) -> Any:
-        return self._module(code, lambda binary: self._driver.module_from_buffer(binary), "get_function")
 
     def kernel(
         self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int
@@ -397,9 +396,6 @@ class PyCuda(_OnDevice):
         for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
             arguments = [*map(np.uint64, pointers), *map(np.int64, sizes)]
             self._did(partial(function, *arguments, grid=grid, block=block, shared=shared, stream=self._stream(stream)))
-
-    def call(self, invoked: Invoked, stream: int) -> None:
-        self._did(lambda: self.vendors.call(invoked, int(self._stream(stream).handle)))
 
     def record(self, stream: int) -> Any:
         def recorded() -> Any:
@@ -427,14 +423,8 @@ class PyCuda(_OnDevice):
     def replay(self, recorded: Any) -> None:
         recorded.launch(int(self._stream(0).handle))
 
-    def synchronize(self) -> None:
-        for stream in self._streams:
-            self._did(stream.synchronize)
-
     def close(self) -> None:
-        for pointer in list(self._blocks):
-            self.free(pointer)
-        self.vendors.close()
+        super().close()
         context, self._context = self._context, None
         if context is not None:
             # PyCUDA wants an empty stack when the process ends

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from dslc.cuda.arguments import Argument, FoundCall
-from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan, Step
+from dslc.cuda.plan import Buffer, BufferPlace, Plan, PlanStep
 from dslc.cuda.views import StridedView
-from dslc.ir.graph import Value
-from dslc.semantics.vendor import function_named
+from dslc.records import record
 
 #: what begins in the shared memory begins at a multiple of so many bytes
 ALIGNED = 256
@@ -18,7 +16,7 @@ ALIGNED = 256
 STREAMS = 4  #: streams; more gain nothing
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScheduledStep:
     """A step's stream, the steps of other streams that it waits for, and the last step done when it begins."""
 
@@ -53,7 +51,7 @@ def turns(needs: Sequence[Collection[int]]) -> tuple[ScheduledStep, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Life:
     """Bytes of a buffer and the steps that use it, writers first. `kept`: it lives to the end."""
 
@@ -95,24 +93,8 @@ def _apart(one: Life, other: Life, turns: Sequence[ScheduledStep]) -> bool:
     return over(one, other) or over(other, one)
 
 
-@dataclass(slots=True)
-class StepDraft:
-    """A step before it has a stream: what it reads and writes are views of buffers."""
-
-    rule: str
-    seconds: float
-    reads: tuple[StridedView, ...]
-    writes: tuple[StridedView, ...]
-    scratch: tuple[int, ...]
-    call: FoundCall | None = None
-    arguments: tuple[tuple[str, Argument], ...] = ()
-    name: str = ""
-    #: of a part on the CPU: what it computes, of what
-    host: tuple[tuple[Value, ...], tuple[Value, ...]] | None = None
-
-
 def assembled(
-    device: str, drafts: Sequence[StepDraft], buffers: Sequence[Buffer], inputs: tuple[tuple[str, StridedView], ...],
+    device: str, drafts: Sequence[PlanStep], buffers: Sequence[Buffer], inputs: tuple[tuple[str, StridedView], ...],
     ends: tuple[tuple[str, StridedView], ...], kernels: tuple[tuple[str, str], ...],
 ) -> Plan:  # fmt: skip
     """The plan of some steps in an order in which they may run. `ends` are the outputs, which live to the end."""
@@ -134,41 +116,8 @@ def assembled(
     for b, life, at in zip(shared, lives, places, strict=True):
         last = len(drafts) if life.kept else max(life.steps, default=0)
         made[b] = Buffer(BufferPlace.SHARED, life.bytes, "", at, min(life.steps, default=0), last)
-    steps: list[Step] = []
-    for draft, turn in zip(drafts, order, strict=True):
-        if draft.host is not None:
-            steps.append(
-                HostStep(draft.rule, draft.name, draft.reads, draft.writes, turn.stream, turn.waits, draft.seconds)
-            )
-            continue
-        if draft.call is None:
-            steps.append(
-                KernelStep(
-                    draft.rule,
-                    draft.name,
-                    draft.reads,
-                    draft.writes,
-                    draft.scratch,
-                    turn.stream,
-                    turn.waits,
-                    draft.seconds,
-                )
-            )
-            continue
-        function = function_named(draft.call.function)
-        written = (function.result,) if function is not None else ()
-        workspace = draft.scratch[0] if draft.scratch else None
-        steps.append(
-            CallStep(
-                draft.rule,
-                draft.call.function,
-                draft.arguments,
-                written,
-                workspace,
-                turn.stream,
-                turn.waits,
-                draft.seconds,
-            )
-        )
+    steps = tuple(
+        replace(draft, stream=turn.stream, waits=turn.waits) for draft, turn in zip(drafts, order, strict=True)
+    )
     streams = 1 + max((turn.stream for turn in order), default=0)
-    return Plan(device, inputs, ends, tuple(made), tuple(steps), kernels, total, streams)
+    return Plan(device, inputs, ends, tuple(made), steps, kernels, total, streams)

@@ -7,8 +7,8 @@ one that dslc makes of the same model, and never run because it was read.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from math import isfinite
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from dslc.cuda.arguments import Argument
 from dslc.cuda.views import StridedView
 from dslc.ir.dtype import DTYPES
+from dslc.records import record
 
 #: of the format; another one is not read
 VERSION = 1
@@ -34,7 +35,7 @@ class BufferPlace(Enum):
     SHARED = "shared"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Buffer:
     """Bytes on the device.
 
@@ -50,75 +51,57 @@ class Buffer:
     last: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CallStep:
-    """A vendor's function. `rule` is the lowering, and behind it the nodes that it computes."""
+@record
+class PlanStep:
+    """What runs on a stream, once what it waits for is done.
 
-    rule: str
-    function: str
-    arguments: tuple[tuple[str, Argument], ...]
-    #: names of the arguments that are written
-    written: tuple[str, ...]
-    #: the buffer that it may use meanwhile; None: it needs none
-    workspace: int | None
-    stream: int
-    waits: tuple[int, ...]
-    seconds: float
-
-    @property
-    def name(self) -> str:
-        return self.function
-
-    @property
-    def reads(self) -> tuple[StridedView, ...]:
-        return tuple(
-            value for name, value in self.arguments if isinstance(value, StridedView) and name not in self.written
-        )
-
-    @property
-    def writes(self) -> tuple[StridedView, ...]:
-        return tuple(value for name, value in self.arguments if isinstance(value, StridedView) and name in self.written)
-
-    @property
-    def scratch(self) -> tuple[int, ...]:
-        return () if self.workspace is None else (self.workspace,)
-
-
-@dataclass(frozen=True, slots=True)
-class KernelStep:
-    """A generated kernel, by the name of what it computes; its tensors lie in row-major order."""
+    `rule` says what it came from, and what it computes; `scratch` are buffers that it may use meanwhile.
+    """
 
     rule: str
     name: str
     reads: tuple[StridedView, ...]
     writes: tuple[StridedView, ...]
     scratch: tuple[int, ...]
-    stream: int
-    waits: tuple[int, ...]
     seconds: float
+    stream: int = 0
+    waits: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HostStep:
+class KernelStep(PlanStep):
+    """A generated kernel, by the name of what it computes; its tensors lie in row-major order."""
+
+    __slots__ = ()
+
+
+class HostStep(PlanStep):
     """A part that ONNX Runtime computes on the CPU: what it reads is copied there, what it gives is copied back."""
 
-    rule: str
-    name: str
-    reads: tuple[StridedView, ...]
-    writes: tuple[StridedView, ...]
-    stream: int
-    waits: tuple[int, ...]
-    seconds: float
-
-    @property
-    def scratch(self) -> tuple[int, ...]:
-        return ()
+    __slots__ = ()
 
 
-Step = CallStep | KernelStep | HostStep
+@record
+class CallStep(PlanStep):
+    """A vendor's function. `rule` is the lowering, and behind it the nodes that it computes."""
+
+    arguments: tuple[tuple[str, Argument], ...] = ()
+    #: names of the arguments that are written
+    written: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, rule: str, function: str, arguments: tuple[tuple[str, Argument], ...], written: tuple[str, ...],
+        scratch: tuple[int, ...], seconds: float, stream: int = 0, waits: tuple[int, ...] = (),
+    ) -> CallStep:  # fmt: skip
+        """Make a call of its arguments, which say what it reads and writes."""
+        reads, writes = (
+            tuple(value for name, value in arguments if isinstance(value, StridedView) and (name in written) is which)
+            for which in (False, True)
+        )
+        return cls(rule, function, reads, writes, scratch, seconds, stream, waits, arguments, written)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """Steps in an order in which they may run. A step waits for those that it names, and for what comes before it on its stream."""
 
@@ -126,7 +109,7 @@ class Plan:
     inputs: tuple[tuple[str, StridedView], ...]
     outputs: tuple[tuple[str, StridedView], ...]
     buffers: tuple[Buffer, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     #: names of kernels, and what they compute as text of the language
     kernels: tuple[tuple[str, str], ...]
     #: bytes of the memory that steps share
@@ -193,7 +176,7 @@ def plan_of(text: str) -> Plan:
         found = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):
         raise BadPlan(Unfit.TEXT) from None
-    plan = _Reader(found).plan()
+    plan = _plan(found)
     _checked(plan)
     return plan
 
@@ -217,7 +200,7 @@ def _view(view: StridedView) -> list[Any]:
     return [view.buffer, str(view.dtype), list(view.shape), list(view.strides), view.offset]
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: PlanStep) -> dict[str, Any]:
     common = {"rule": step.rule, "stream": step.stream, "waits": list(step.waits), "seconds": step.seconds}
     if isinstance(step, CallStep):
         arguments = [
@@ -226,10 +209,10 @@ def _step(step: Step) -> dict[str, Any]:
         ]
         return {
             **common,
-            "call": step.function,
+            "call": step.name,
             "arguments": arguments,
             "written": list(step.written),
-            "workspace": step.workspace,
+            "workspace": step.scratch[0] if step.scratch else None,
         }
     views = {"reads": [_view(view) for view in step.reads], "writes": [_view(view) for view in step.writes]}
     if isinstance(step, HostStep):
@@ -241,114 +224,106 @@ def _argument(value: Argument) -> Any:
     return _view(value) if isinstance(value, StridedView) else list(value) if isinstance(value, tuple) else value
 
 
-class _Reader:
-    """One field after the other; nothing is taken on trust."""
+def _plan(found: Any) -> Plan:
+    top = _dict(found, "plan")
+    if top.get("version") != VERSION:
+        raise BadPlan(Unfit.VERSION, str(top.get("version"))[:20])
+    inputs, outputs = (
+        tuple((_str(one, 0), _a_view(_get(one, 1))) for one in _list(top, key)) for key in ("inputs", "outputs")
+    )
+    return Plan(
+        _str(top, "device"), inputs, outputs, tuple(map(_buffer, _list(top, "buffers"))),
+        tuple(map(_one_step, _list(top, "steps"))),
+        tuple((_str(one, 0), _str(one, 1)) for one in _list(top, "kernels")), _int(top, "shared"), _int(top, "streams"),
+    )  # fmt: skip
 
-    def __init__(self, found: Any) -> None:
-        self.found = found
 
-    def plan(self) -> Plan:
-        top = self._dict(self.found, "plan")
-        if top.get("version") != VERSION:
-            raise BadPlan(Unfit.VERSION, str(top.get("version"))[:20])
-        return Plan(
-            self._text(top, "device"), self._named(top, "inputs"), self._named(top, "outputs"),
-            tuple(self._buffer(one) for one in self._list(top, "buffers")),
-            tuple(self._one_step(one) for one in self._list(top, "steps")),
-            tuple((self._str(one, 0), self._str(one, 1)) for one in self._list(top, "kernels")),
-            self._int(top, "shared"), self._int(top, "streams"),
-        )  # fmt: skip
+def _dict(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadPlan(Unfit.FIELD, where)
+    return value
 
-    def _dict(self, value: Any, where: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise BadPlan(Unfit.FIELD, where)
-        return value
 
-    def _get(self, of: Any, key: str | int) -> Any:
-        try:
-            return of[key]
-        except (KeyError, IndexError, TypeError):
-            raise BadPlan(Unfit.FIELD, str(key)) from None
+def _get(of: Any, key: str | int) -> Any:
+    try:
+        return of[key]
+    except (KeyError, IndexError, TypeError):
+        raise BadPlan(Unfit.FIELD, str(key)) from None
 
-    def _list(self, of: Any, key: str | int) -> list[Any]:
-        value = self._get(of, key)
-        if not isinstance(value, list) or len(value) > MANY:
-            raise BadPlan(Unfit.FIELD, str(key))
-        return value
 
-    def _text(self, of: Any, key: str | int) -> str:
-        return self._str(of, key)
+def _list(of: Any, key: str | int) -> list[Any]:
+    value = _get(of, key)
+    if not isinstance(value, list) or len(value) > MANY:
+        raise BadPlan(Unfit.FIELD, str(key))
+    return value
 
-    def _str(self, of: Any, key: str | int) -> str:
-        value = self._get(of, key)
-        if not isinstance(value, str):
-            raise BadPlan(Unfit.FIELD, str(key))
-        return value
 
-    def _int(self, of: Any, key: str | int, least: int = 0) -> int:
-        value = self._get(of, key)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise BadPlan(Unfit.FIELD, str(key))
-        if not least <= value <= LARGEST:
-            raise BadPlan(Unfit.RANGE, str(key))
-        return value
+def _str(of: Any, key: str | int) -> str:
+    value = _get(of, key)
+    if not isinstance(value, str):
+        raise BadPlan(Unfit.FIELD, str(key))
+    return value
 
-    def _ints(self, of: Any, key: str | int, least: int = 0) -> tuple[int, ...]:
-        value = self._list(of, key)
-        return tuple(self._int(value, k, least) for k in range(len(value)))
 
-    def _seconds(self, of: Any) -> float:
-        value = self._get(of, "seconds")
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
-            raise BadPlan(Unfit.FIELD, "seconds")
-        return float(value)
+def _int(of: Any, key: str | int, least: int = 0) -> int:
+    value = _get(of, key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadPlan(Unfit.FIELD, str(key))
+    if not least <= value <= LARGEST:
+        raise BadPlan(Unfit.RANGE, str(key))
+    return value
 
-    def _a_view(self, value: Any) -> StridedView:
-        dtype = DTYPES.get(self._str(value, 1))
-        if dtype is None:
-            raise BadPlan(Unfit.FIELD, "element type")
-        shape, strides = self._ints(value, 2), self._ints(value, 3, -LARGEST)
-        if len(shape) != len(strides):
-            raise BadPlan(Unfit.FIELD, "strides")
-        return StridedView(self._int(value, 0), dtype, shape, strides, self._int(value, 4))
 
-    def _named(self, of: Any, key: str) -> tuple[tuple[str, StridedView], ...]:
-        return tuple((self._str(one, 0), self._a_view(self._get(one, 1))) for one in self._list(of, key))
+def _ints(of: Any, key: str | int, least: int = 0) -> tuple[int, ...]:
+    value = _list(of, key)
+    return tuple(_int(value, k, least) for k in range(len(value)))
 
-    def _buffer(self, value: Any) -> Buffer:
-        try:
-            place = BufferPlace(self._str(value, 0))
-        except ValueError:
-            raise BadPlan(Unfit.FIELD, "place") from None
-        first, last = self._int(value, 4, -1), self._int(value, 5, -1)
-        return Buffer(place, self._int(value, 1), self._str(value, 2), self._int(value, 3), first, last)
 
-    def _one_step(self, value: Any) -> Step:
-        common = (self._int(value, "stream"), self._ints(value, "waits"), self._seconds(value))
-        rule = self._str(value, "rule")
-        if "call" in self._dict(value, "step"):
-            arguments = tuple(self._one_argument(one) for one in self._list(value, "arguments"))
-            written = tuple(
-                self._str(self._list(value, "written"), k) for k in range(len(self._list(value, "written")))
-            )
-            workspace = None if self._get(value, "workspace") is None else self._int(value, "workspace")
-            return CallStep(rule, self._str(value, "call"), arguments, written, workspace, *common)
-        reads, writes = (tuple(self._a_view(one) for one in self._list(value, key)) for key in ("reads", "writes"))
-        if "host" in self._dict(value, "step"):
-            return HostStep(rule, self._str(value, "host"), reads, writes, *common)
-        return KernelStep(rule, self._str(value, "kernel"), reads, writes, self._ints(value, "scratch"), *common)
+def _a_view(value: Any) -> StridedView:
+    dtype = DTYPES.get(_str(value, 1))
+    if dtype is None:
+        raise BadPlan(Unfit.FIELD, "element type")
+    shape, strides = _ints(value, 2), _ints(value, 3, -LARGEST)
+    if len(shape) != len(strides):
+        raise BadPlan(Unfit.FIELD, "strides")
+    return StridedView(_int(value, 0), dtype, shape, strides, _int(value, 4))
 
-    def _one_argument(self, value: Any) -> tuple[str, Argument]:
-        name, kind, given = self._str(value, 0), self._str(value, 1), self._get(value, 2)
-        reads: dict[str, Callable[[], Argument]] = {
-            "view": lambda: self._a_view(given), "tuple": lambda: self._ints(value, 2, -LARGEST),
-            "int": lambda: self._int(value, 2, -LARGEST), "str": lambda: self._str(value, 2),
-        }  # fmt: skip
-        if kind == "float" and isinstance(given, float) and isfinite(given):
-            return name, given
-        if kind not in reads:
-            raise BadPlan(Unfit.FIELD, "argument")
-        return name, reads[kind]()
+
+def _buffer(value: Any) -> Buffer:
+    try:
+        place = BufferPlace(_str(value, 0))
+    except ValueError:
+        raise BadPlan(Unfit.FIELD, "place") from None
+    return Buffer(place, _int(value, 1), _str(value, 2), _int(value, 3), _int(value, 4, -1), _int(value, 5, -1))
+
+
+def _one_step(value: Any) -> PlanStep:
+    seconds = _get(_dict(value, "step"), "seconds")
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < 1e9:
+        raise BadPlan(Unfit.FIELD, "seconds")
+    rule, when = _str(value, "rule"), (float(seconds), _int(value, "stream"), _ints(value, "waits"))
+    if "call" in value:
+        arguments, names = tuple(map(_one_argument, _list(value, "arguments"))), _list(value, "written")
+        written = tuple(_str(names, k) for k in range(len(names)))
+        workspace = () if _get(value, "workspace") is None else (_int(value, "workspace"),)
+        return CallStep.of(rule, _str(value, "call"), arguments, written, workspace, *when)
+    reads, writes = (tuple(map(_a_view, _list(value, key))) for key in ("reads", "writes"))
+    if "host" in value:
+        return HostStep(rule, _str(value, "host"), reads, writes, (), *when)
+    return KernelStep(rule, _str(value, "kernel"), reads, writes, _ints(value, "scratch"), *when)
+
+
+def _one_argument(value: Any) -> tuple[str, Argument]:
+    name, kind, given = _str(value, 0), _str(value, 1), _get(value, 2)
+    reads: dict[str, Callable[[], Argument]] = {
+        "view": lambda: _a_view(given), "tuple": lambda: _ints(value, 2, -LARGEST),
+        "int": lambda: _int(value, 2, -LARGEST), "str": lambda: _str(value, 2),
+    }  # fmt: skip
+    if kind == "float" and isinstance(given, float) and isfinite(given):
+        return name, given
+    if kind not in reads:
+        raise BadPlan(Unfit.FIELD, "argument")
+    return name, reads[kind]()
 
 
 def _checked(plan: Plan) -> None:
@@ -368,7 +343,7 @@ def _checked(plan: Plan) -> None:
         if buffer.place is BufferPlace.SHARED and buffer.offset + buffer.bytes > plan.shared:
             raise BadPlan(Unfit.RANGE, "a buffer leaves the shared memory")
     for k, step in enumerate(plan.steps):
-        for view in _views(step):
+        for view in (*step.reads, *step.writes):
             of(view)
         if any(one >= k for one in step.waits) or step.stream >= max(plan.streams, 1):
             raise BadPlan(Unfit.RANGE, "a step that waits for a later one")
@@ -378,8 +353,3 @@ def _checked(plan: Plan) -> None:
             raise BadPlan(Unfit.RANGE, "a step that writes what it may only read")
         if isinstance(step, KernelStep) and step.name not in kernels:
             raise BadPlan(Unfit.FIELD, "kernel")
-
-
-def _views(step: Step) -> Iterator[StridedView]:
-    yield from step.reads
-    yield from step.writes

@@ -13,8 +13,8 @@ from dslc.cost.targets import NoPlan
 from dslc.cuda.cpu_parts import Hosted, opaque
 from dslc.cuda.devices import Device
 from dslc.cuda.grouping import grouped, turnable
-from dslc.cuda.memory import StepDraft, assembled
-from dslc.cuda.plan import Buffer, BufferPlace, Plan
+from dslc.cuda.memory import assembled
+from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan, PlanStep
 from dslc.cuda.programs import as_kernel, lifted, view_of_node
 from dslc.cuda.vendor_calls import RESULT, Calls, TakenCall
 from dslc.cuda.views import StridedView, plain
@@ -41,6 +41,7 @@ from dslc.ir.graph import (
 )
 from dslc.ir.scalar import read, traversal
 from dslc.onnx.definitions import definition_of
+from dslc.records import record
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.vendor import function_named
 
@@ -66,7 +67,7 @@ class NotPlanned(NoPlan):
         self.why, self.detail = why, detail
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wants:
     """A kernel: bytes of each piece of scratch memory, and its estimated seconds, where known.
 
@@ -156,7 +157,9 @@ class _Planner:
         self.calls = Calls(rules, device)
         self.buffers: list[Buffer] = []
         self.where: dict[Value, StridedView] = {}
-        self.drafts: list[StepDraft] = []
+        self.drafts: list[PlanStep] = []
+        #: what parts on the CPU compute, of what, by the numbers of their steps
+        self.parts: dict[int, tuple[tuple[Value, ...], tuple[Value, ...]]] = {}
         self.programs: dict[str, Graph] = {}
         self.names_of: dict[Graph, str] = {}
         self.kernels: dict[str, str] = {}
@@ -244,9 +247,8 @@ class _Planner:
             if function is not None and function.workspace:
                 self.buffers.append(Buffer(BufferPlace.SHARED, function.workspace))
                 scratch = (len(self.buffers) - 1,)
-            reads = tuple(v for name, v in own if isinstance(v, StridedView) and name not in written)
-            writes = tuple(v for name, v in own if isinstance(v, StridedView) and name in written)
-            self.drafts.append(StepDraft(rule, taken.seconds / (1 + len(one.moves)), reads, writes, scratch, one, own))
+            seconds = taken.seconds / (1 + len(one.moves))
+            self.drafts.append(CallStep.of(rule, one.function, own, written, scratch, seconds))
 
     # ---- kernels ------------------------------------------------------------------------------------------------------
 
@@ -303,40 +305,32 @@ class _Planner:
     def _host(self, values: tuple[Value, ...], args: Sequence[Value]) -> None:
         """A part for the CPU; together with the one before it, where nothing is between them."""
         inputs = tuple(dict.fromkeys(arg for arg in args if not arg.constant))
-        last = self.drafts[-1] if self.drafts and self.drafts[-1].host is not None else None
-        if last is not None:
-            assert last.host is not None
+        outputs, writes = values, tuple(self._new(value.type, BufferPlace.SHARED) for value in values)
+        before = self.parts.pop(len(self.drafts) - 1, None)
+        if before is not None:
+            last = self.drafts.pop()
             own = {view.buffer for view in last.writes}
             # what is only looked at between the two is computed by the CPU as well
-            new = tuple(arg for arg in inputs if arg not in last.host[1] and self.where[arg].buffer not in own)
-            inputs, outputs = (*last.host[1], *new), (*last.host[0], *values)
-            writes = (*last.writes, *(self._new(value.type, BufferPlace.SHARED) for value in values))
-            self.drafts.pop()
-        else:
-            outputs, writes = values, tuple(self._new(value.type, BufferPlace.SHARED) for value in values)
+            new = tuple(arg for arg in inputs if arg not in before[1] and self.where[arg].buffer not in own)
+            inputs, outputs, writes = (*before[1], *new), (*before[0], *values), (*last.writes, *writes)
         self.where.update(zip(outputs, writes, strict=True))
-        reads = tuple(self.where[arg] for arg in inputs)
         rule = f"ONNX Runtime: {_words(Graph(inputs, _above(outputs, inputs)))}"
-        self.drafts.append(StepDraft(rule, 0.0, reads, writes, (), host=(outputs, inputs)))
+        self.parts[len(self.drafts)] = outputs, inputs
+        self.drafts.append(HostStep(rule, "", tuple(self.where[arg] for arg in inputs), writes, (), 0.0))
 
     def _settle(self, kept: set[int]) -> None:
         """Make models of the parts for the CPU, without unread results, with their times."""
-        for k, draft in enumerate(self.drafts):
-            if draft.host is None:
-                continue
+        for k, (values, inputs) in self.parts.items():
+            draft = self.drafts[k]
             read = kept.union(*({view.buffer for view in one.reads} for one in self.drafts if one is not draft))
-            outputs, inputs = draft.host
-            wanted = [at for at, view in enumerate(draft.writes) if view.buffer in read]
-            draft.writes = tuple(draft.writes[at] for at in wanted)
-            outputs = tuple(outputs[at] for at in wanted)
-            model = self.hosted(outputs, inputs) if self.hosted is not None else None
+            wanted = [(value, view) for value, view in zip(values, draft.writes, strict=True) if view.buffer in read]
+            model = self.hosted([value for value, _ in wanted], inputs) if self.hosted is not None else None
             if model is None:
                 raise NotPlanned(WhyUnplanned.OPAQUE, draft.rule)
-            draft.name = f"host{k}"
-            self.hosts[draft.name] = model
-            draft.seconds = self.device.host(
-                *(sum(view.bytes for view in views) for views in (draft.reads, draft.writes))
-            )
+            name, writes = f"host{k}", tuple(view for _, view in wanted)
+            self.hosts[name] = model
+            seconds = self.device.host(*(sum(view.bytes for view in views) for views in (draft.reads, writes)))
+            self.drafts[k] = replaced(draft, name=name, writes=writes, seconds=seconds)
 
     def _over_plain(self, kernel: Kernel) -> Kernel:
         """A kernel over arguments in row-major order: those that are views are computed in it from what they look at."""
@@ -398,7 +392,7 @@ class _Planner:
             seconds = self.device.kernel(work.operations, work.bytes, outs[0].dtype, max(1, work.rounds))
         by = f", by the template of {wants.lowering}" if wants.lowering else ""
         self.drafts.append(
-            StepDraft(f"kernel: {_words(kernel.group)}{by}", seconds, reads, tuple(outs), tuple(held), name=name)
+            KernelStep(f"kernel: {_words(kernel.group)}{by}", name, reads, tuple(outs), tuple(held), seconds)
         )
         return outs
 

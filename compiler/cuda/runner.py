@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from dslc.cuda.cpu_parts import runtime
-from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
-from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan
+from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor, first_line
+from dslc.cuda.plan import BufferPlace, CallStep, HostStep, KernelStep, Plan
 from dslc.cuda.planning import Planned
 from dslc.cuda.views import StridedView
 from dslc.interpret.floats import Floats
@@ -20,6 +20,7 @@ from dslc.interpret.run import run as interpreted
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Constant, Graph, Value, input_value
+from dslc.records import record
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 
@@ -27,7 +28,7 @@ from dslc.semantics.library import Rules
 FOLLOWS = ("bias", "residual", "activation")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Epilogue:
     """A call without what follows it, and what a kernel for that reads: the result first, which it changes where it is."""
 
@@ -263,8 +264,7 @@ class Runner:
         try:
             found = session.run(None, feeds)
         except Exception as problem:  # the runtime has a class for each of its errors
-            first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
-            raise CudaFailure(Reason.LAUNCH, first) from None
+            raise CudaFailure(Reason.LAUNCH, first_line(problem)) from None
         for array, view in zip(found, step.writes, strict=True):
             if array.shape != view.shape:
                 shapes = f"{list(array.shape)}, and {list(view.shape)} was planned"
@@ -275,11 +275,8 @@ class Runner:
         arguments = {
             name: self._tensor(value) if isinstance(value, StridedView) else value for name, value in step.arguments
         }
-        workspace = (0, 0)
-        if step.workspace is not None:
-            buffer: Buffer = self.plan.buffers[step.workspace]
-            workspace = (self.pointers[step.workspace], buffer.bytes)
-        return Invoked(step.function, step.rule, arguments, workspace)
+        workspace = next(((self.pointers[one], self.plan.buffers[one].bytes) for one in step.scratch), (0, 0))
+        return Invoked(step.name, step.rule, arguments, workspace)
 
     def _tensor(self, view: StridedView) -> Tensor:
         return Tensor(self.pointers[view.buffer] + view.offset * view.dtype.bytes, view.dtype, view.shape, view.strides)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -24,6 +23,7 @@ from dslc.cuda.programs import looks_only
 from dslc.fuse.profile import Profiles, Reach
 from dslc.ir.graph import Graph, Node, Value, input_value, replace
 from dslc.onnx.context import Imported
+from dslc.records import record
 from dslc.semantics.library import Rules, rules_cache
 
 #: version of the format of models for one node
@@ -33,7 +33,7 @@ _IR = 8
 SHOWN = 24  #: steps of a plan
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cuda(Computed):
     """A device of which there is a data sheet."""
 
@@ -101,7 +101,7 @@ def _pointwise(rules: Rules, node: Node) -> bool:
     return profile is not None and all(reach is Reach.OWN for reach in profile.reach)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sheeted:
     """A plan, and what a report says of it."""
 

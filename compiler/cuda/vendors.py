@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.cuda.launch import CudaFailure, Invoked, Reason, Tensor
+from dslc.cuda.launch import CudaFailure, Invoked, Reason, Tensor, first_line
 from dslc.ir.dtype import DType
 
 #: cudaDataType_t by element type, cublasComputeType_t that keeps its precision, and cuDNN's names
@@ -54,9 +54,8 @@ class Vendors:
         except CudaFailure as problem:
             raise problem.of(invoked.function, invoked.rule) from None
         except Exception as problem:  # bindings raise a class of their own each
-            first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
             reason = _STATUSES.get(getattr(problem, "status", 0), Reason.LAUNCH)
-            raise CudaFailure(reason, first, invoked.function, invoked.rule) from None
+            raise CudaFailure(reason, first_line(problem), invoked.function, invoked.rule) from None
 
     def close(self) -> None:
         """Gives the handles back."""
@@ -81,10 +80,9 @@ class Vendors:
             try:
                 found = make()
             except Exception as problem:
-                first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
                 # a library that is there has a status; one that is not has none
                 raise CudaFailure(
-                    _STATUSES.get(getattr(problem, "status", 0), Reason.BINDING), f"{name}: {first}"
+                    _STATUSES.get(getattr(problem, "status", 0), Reason.BINDING), f"{name}: {first_line(problem)}"
                 ) from None
             self._handles[name, stream] = found
             if use is not None:
@@ -206,7 +204,7 @@ class Vendors:
         except Exception as problem:
             if not after:
                 raise
-            raise CudaFailure(Reason.NO_ENGINE, str(problem).strip().partition("\n")[0][:300]) from None
+            raise CudaFailure(Reason.NO_ENGINE, first_line(problem)) from None
 
 
 class _Convolution:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -14,12 +14,13 @@ from dslc.analysis.poly import NotIntegral, polynomial
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, as_scalar, num
+from dslc.records import record
 
 CHUNK = 1 << 18  #: positions at once
 POSITIONS = 1 << 24  #: positions in all
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StridedView:
     """Elements of a buffer: the first one's place and the distance of neighbours along each axis, both in elements."""
 

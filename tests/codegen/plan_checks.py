@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from dslc.cuda.memory import ALIGNED
-from dslc.cuda.plan import BufferPlace, Plan, Step
+from dslc.cuda.plan import BufferPlace, Plan, PlanStep
 from dslc.cuda.views import StridedView
 
 
@@ -42,7 +42,7 @@ def _shared(plan: Plan, views: tuple[StridedView, ...]) -> Iterator[StridedView]
     return (view for view in views if plan.buffers[view.buffer].place is BufferPlace.SHARED)
 
 
-def _touched(plan: Plan, step: Step) -> Iterator[tuple[int, int, bool, StridedView | None]]:
+def _touched(plan: Plan, step: PlanStep) -> Iterator[tuple[int, int, bool, StridedView | None]]:
     """Spans of shared memory that a step reads or writes (True), with the view where there is one."""
     for views, written in ((step.reads, False), (step.writes, True)):
         for view in _shared(plan, views):

@@ -16,7 +16,7 @@ from dslc.cost.clock import Clock
 from dslc.cost.confidence_sequence import Interval
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile, WorkerFailed
-from dslc.cost.timing import Race
+from dslc.cost.timing import InterleavedBenchmark
 from dslc.deadline import TimeUp
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.options.settings import Settings
@@ -45,7 +45,7 @@ class Bench:
     round: float = 0.1
     asked: list[tuple[int, ...]] = field(default_factory=list)
 
-    def generation(self, race: Race, models: Sequence[int], _until: float) -> None:
+    def generation(self, race: InterleavedBenchmark, models: Sequence[int], _until: float) -> None:
         self.hands.time += self.start
         self.asked.append(tuple(models))
         race.rounds.begin()
@@ -58,7 +58,7 @@ class Bench:
             if race.decided(models):
                 break
 
-    def run(self, race: Race, seconds: float, models: Sequence[int], _on_block: Any = None) -> bool:
+    def run(self, race: InterleavedBenchmark, seconds: float, models: Sequence[int], _on_block: Any = None) -> bool:
         until = self.hands.time + seconds
         while not race.decided(models):
             if self.hands.time + self.start > until:
@@ -76,7 +76,7 @@ def contender(seconds: float, cost: float = 1.0) -> Contender:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     found = Bench()
-    monkeypatch.setattr(Race, "run", lambda *args: found.run(*args))
+    monkeypatch.setattr(InterleavedBenchmark, "run", lambda *args: found.run(*args))
     return found
 
 
@@ -141,11 +141,11 @@ def test_without_time_nothing_is_begun(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_one_that_fails_is_never_taken(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(race: Race, seconds: float, models: Sequence[int]) -> bool:
+    def run(race: InterleavedBenchmark, seconds: float, models: Sequence[int]) -> bool:
         race.failed[models[0]] = WorkerFailed("no")
         return bench.run(race, seconds, models[1:])
 
-    monkeypatch.setattr(Race, "run", run)
+    monkeypatch.setattr(InterleavedBenchmark, "run", run)
     with CostCache(tmp_path, print) as cache:
         found = benchmark(bench, cache).decide([contender(0.2), contender(0.1)], 60)
         assert found.decided and found.winner == 1

@@ -11,7 +11,7 @@ import pytest
 
 from dslc.cost.confidence_sequence import Bet, Rounds, SequentialTest, at_once, balanced, capital
 from dslc.cost.process import ModelFile
-from dslc.cost.timing import Race
+from dslc.cost.timing import InterleavedBenchmark
 
 #: the most generations and rounds that a simulated race has
 GENERATIONS, ROUNDS = 14, 10
@@ -77,8 +77,8 @@ MACHINES: dict[str, Callable[[random.Random], Machine]] = {
 def raced(
     machine: Machine, ratios: list[float], test: SequentialTest | None = None, drawn: bool = True
 ) -> tuple[Rounds, int]:
-    """A race by the rules of `Race` on a machine, in an order that is drawn or not: what was measured, and in how many rounds."""
-    race = Race(ModelFile(b""), {}, 1, rounds=Rounds(test=test or SequentialTest()))
+    """A run of `InterleavedBenchmark` on a machine, in an order that is drawn or not: what was measured, in how many rounds."""
+    race = InterleavedBenchmark(ModelFile(b""), {}, 1, rounds=Rounds(test=test or SequentialTest()))
     models = [race.enter(ModelFile(bytes([k + 1]))) for k in range(len(ratios))]
     total = 0
     for _ in range(GENERATIONS):

@@ -21,7 +21,7 @@ from dslc.cost import process, timing
 from dslc.cost.clock import Clock
 from dslc.cost.confidence_sequence import quick_mean
 from dslc.cost.process import ModelFile, Worker, WorkerFailed, profiled
-from dslc.cost.timing import Goal, MemoryShort, Race, Racing, check_memory, race
+from dslc.cost.timing import Goal, InterleavedBenchmark, MemoryShort, Racing, check_memory, race
 from dslc.cost.worker import fastest
 from dslc.deadline import TimeUp
 
@@ -142,7 +142,7 @@ def test_a_wrong_declaration_of_an_output_is_no_reason_not_to_time_a_model(shape
 
 def test_a_race_ends_with_its_clock_and_says_what_it_has() -> None:
     clock = Clock(1.5)
-    held = Race(products(2), FEEDS, 1, clock)
+    held = InterleavedBenchmark(products(2), FEEDS, 1, clock)
     number = held.enter(products(2))
     held.run(1000, [number])
     # none on a machine that is so busy that no process starts within the time
@@ -153,7 +153,7 @@ def test_a_race_ends_with_its_clock_and_says_what_it_has() -> None:
 
 
 def test_what_is_clear_is_decided_in_a_few_rounds() -> None:
-    held = Race(products(40), FEEDS, 1)
+    held = InterleavedBenchmark(products(40), FEEDS, 1)
     number = held.enter(products(4))
     assert held.run(60, [number])
     assert held.rounds.count(number) <= 16 and held.rounds.interval(number).low > 1.0
@@ -162,7 +162,7 @@ def test_what_is_clear_is_decided_in_a_few_rounds() -> None:
 
 
 def test_one_that_loses_clearly_leaves_and_others_may_come_later() -> None:
-    held = Race(products(20), FEEDS, 1)
+    held = InterleavedBenchmark(products(20), FEEDS, 1)
     slow = held.enter(products(60))
     assert held.run(60, [slow]) and held.rounds.interval(slow).high < 1
     count = held.rounds.count(slow)
@@ -173,7 +173,7 @@ def test_one_that_loses_clearly_leaves_and_others_may_come_later() -> None:
 
 
 def test_one_that_takes_ten_times_as_long_is_stopped_in_its_first_run() -> None:
-    held = Race(products(10), FEEDS, 1)
+    held = InterleavedBenchmark(products(10), FEEDS, 1)
     number = held.enter(products(1000))
     assert held.run(60, [number])
     assert held.rounds.count(number) == 0 and held.rounds.interval(number).high <= 0.1
@@ -182,11 +182,11 @@ def test_one_that_takes_ten_times_as_long_is_stopped_in_its_first_run() -> None:
 def test_one_that_does_not_run_is_left_out_and_the_others_are_timed() -> None:
     model = onnx.ModelProto.FromString(products(1).model)  # type: ignore[arg-type]
     model.graph.node[0].op_type = "NoSuchOperator"
-    held = Race(products(20), FEEDS, 1)
+    held = InterleavedBenchmark(products(20), FEEDS, 1)
     bad, good = held.enter(ModelFile(model.SerializeToString())), held.enter(products(2))
     assert held.run(60, [bad, good]) and set(held.failed) == {bad}
     assert held.rounds.interval(good).low > 1
-    alone = Race(products(20), FEEDS, 1)
+    alone = InterleavedBenchmark(products(20), FEEDS, 1)
     with pytest.raises(WorkerFailed, match="NoSuchOperator"):
         alone.run(5, [alone.enter(ModelFile(model.SerializeToString()))])
 
@@ -197,13 +197,13 @@ def test_who_is_loaded_first_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     started = timing._started
 
     @contextmanager
-    def noted(held: Race, order: Sequence[int]) -> Iterator[Any]:
+    def noted(held: InterleavedBenchmark, order: Sequence[int]) -> Iterator[Any]:
         first.append(held.files[0] if order[0] else held.original)
         with started(held, order) as found:
             yield found
 
     monkeypatch.setattr(timing, "_started", noted)
-    held = Race(products(2), FEEDS, 1, goal=Goal.RATIO, racing=Racing(precise=1.0))
+    held = InterleavedBenchmark(products(2), FEEDS, 1, goal=Goal.RATIO, racing=Racing(precise=1.0))
     for _ in range(4):
         # one generation, however little time there is
         held.run(0.0, [held.enter(products(3))])
@@ -214,7 +214,7 @@ def test_who_is_loaded_first_changes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_slower_beyond_noise_is_decided_without_a_claim_of_more() -> None:
-    held = Race(products(20), FEEDS, 1, goal=Goal.NO_SLOWER)
+    held = InterleavedBenchmark(products(20), FEEDS, 1, goal=Goal.NO_SLOWER)
     same, slow = held.enter(products(12)), held.enter(products(60))
     assert held.run(60, [same, slow])
     assert held.rounds.interval(slow).high < 1 < held.rounds.interval(same).high

@@ -13,8 +13,8 @@ from dslc.cost.clock import Clock
 from dslc.cost.confidence_sequence import Interval, Rounds, TimedPair
 from dslc.cost.inputs import identity_of
 from dslc.cost.machine import Machine
-from dslc.cost.process import ModelFile, Spares
-from dslc.cost.timing import Goal, MemoryShort, Race
+from dslc.cost.process import ModelFile, PrestartedWorkers
+from dslc.cost.timing import Goal, InterleavedBenchmark, MemoryShort
 from dslc.deadline import TimeUp
 from dslc.search.runs.contenders import Contender
 
@@ -88,8 +88,8 @@ class FinalBenchmark:
     clock: Clock = field(default_factory=Clock)
     load: float = 0.0
     goal: Goal = Goal.FASTER
-    spares: Spares | None = None
-    _races: list[Race] = field(init=False, default_factory=list)
+    spares: PrestartedWorkers | None = None
+    _races: list[InterleavedBenchmark] = field(init=False, default_factory=list)
     _values: list[str] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
@@ -97,7 +97,9 @@ class FinalBenchmark:
             self._values.append(identity_of([one]))
             rounds = Rounds(families=len(self.feeds))
             self._races.append(
-                Race(self.original, one, self.machine.threads, self.clock, self.goal, rounds=rounds, spares=self.spares)
+                InterleavedBenchmark(
+                    self.original, one, self.machine.threads, self.clock, self.goal, rounds=rounds, spares=self.spares
+                )
             )
 
     def decide(self, contenders: Sequence[Contender], seconds: float) -> Decision:
@@ -185,7 +187,7 @@ class FinalBenchmark:
         # one that failed, or had no turn
         return tuple(one or Verdict(inf, inf, Interval(0.0, 0.0, inf)) for one in verdicts), decided
 
-    def _measured(self, race: Race, number: int) -> Verdict | None:
+    def _measured(self, race: InterleavedBenchmark, number: int) -> Verdict | None:
         """Return what the rounds say of a contender; None where it had none."""
         if not race.rounds.known(number):
             return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of, steady
 from dslc.cost.inputs import Inputs
-from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
+from dslc.cost.process import ModelFile, PrestartedWorkers, Worker, WorkerFailed
 from dslc.cost.targets import OwnKernels
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError, error
@@ -109,7 +109,7 @@ class Checker:
     until: Deadline = FOREVER
     size: int = 0
     worker: Worker | None = None
-    spares: Spares | None = None
+    spares: PrestartedWorkers | None = None
     cut: Callable[[Any], Any] | None = None
     story: NameHistory = field(init=False)
     _last: tuple[Candidate, Any] | None = field(init=False, default=None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from onnx import ModelProto
 
 from dslc.cost.clock import Clock
-from dslc.cost.process import Spares, Worker
+from dslc.cost.process import PrestartedWorkers, Worker
 from dslc.derivation.programs import PricedProgram
 from dslc.ir.graph import Graph, Node
 from dslc.report import Asked
@@ -92,7 +92,7 @@ class RunState:
     clock: Clock
     progress: Progress = field(default_factory=Progress)
     #: processes that are started ahead, and one that runs what is compared where nothing is timed: it starts while the model is read
-    spares: Spares = field(default_factory=Spares)
+    spares: PrestartedWorkers = field(default_factory=PrestartedWorkers)
     worker: Worker | None = None
     notes: list[str] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
