@@ -22,7 +22,7 @@ from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.operator_env import bind_attributes, bind_statements, declare, entries
 from dslc.semantics.types import bind_equal, shape_of
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import conditions_in, dims_of, nodes
 from dslc.syntax import tree as t
 
 #: what is tried in turn: everything unknown; attributes as numbers; single sizes too; everything a number
@@ -48,7 +48,7 @@ class Infeasible(Exception):
 
 
 def conditions_of(op: OperatorDef) -> tuple[t.Expr, ...]:
-    return tuple(c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions)
+    return conditions_in(op.syntax.statements)
 
 
 def rank_choices(op: OperatorDef) -> list[dict[str, int]]:
@@ -87,19 +87,19 @@ def size_names(op: OperatorDef) -> tuple[list[str], list[str]]:
     packs: dict[str, None] = {}
     names: dict[str, None] = {}
     for param in op.syntax.params:
-        for node in walk_expr((param.type.dims or ()) if param.type is not None else ()):
-            if isinstance(node, t.Pack) and isinstance(node.value, t.Name):
+        for node in nodes(t.Pack, dims_of(param.type)):
+            if isinstance(node.value, t.Name):
                 packs[node.value.id] = None
-        for node in walk_expr((param.type.dims or ()) if param.type is not None else ()):
-            if isinstance(node, t.Name) and node.id not in packs:
+        for node in nodes(t.Name, dims_of(param.type)):
+            if node.id not in packs:
                 names[node.id] = None
     return list(packs), list(names)
 
 
 def _broadcast_packs(op: OperatorDef) -> set[str]:
     found: set[str] = set()
-    for node in walk_expr((op.syntax.params, op.syntax.outputs, op.syntax.statements)):
-        if isinstance(node, t.Call) and node.function == "broadcast":
+    for node in nodes(t.Call, (op.syntax.params, op.syntax.outputs, op.syntax.statements)):
+        if node.function == "broadcast":
             found |= {arg.id for arg in node.args if isinstance(arg, t.Name)}
     return found
 

@@ -20,6 +20,7 @@ from dslc.semantics.library import Rules
 from dslc.semantics.lists import axes_of, plain
 from dslc.semantics.scopes import Ranges, build_scope, declared_by_places, ranges_of_places, ranges_of_reads
 from dslc.semantics.types import shape_of, solve
+from dslc.semantics.walk import conditions_in, dims_of
 from dslc.syntax import tree as t
 
 MOST_ENTRIES = 10_000  #: numbers in an attribute of a declared length
@@ -72,7 +73,7 @@ def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
             pairs.append((param.type, type))
     for param in absent:
         env.bind(param.name, _default(param, env))
-    conditions = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+    conditions = conditions_in(op.syntax.statements)
     solve(pairs, conditions, env)
     return env
 
@@ -192,7 +193,7 @@ def _free_packs(absent: list[t.Param], pairs: list[tuple[t.TypeExpr, TensorType]
         if isinstance(element, t.Pack) and isinstance(element.value, t.Name)
     }
     for param in absent:
-        for element in (param.type.dims or ()) if param.type is not None else ():
+        for element in dims_of(param.type):
             if isinstance(element, t.Pack) and isinstance(element.value, t.Name) and element.value.id not in used:
                 env.bind(element.value.id, ())
 

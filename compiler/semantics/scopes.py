@@ -14,7 +14,7 @@ from dslc.semantics.env import Closure, Env, ScopeBuilder, Thunk, fail
 from dslc.semantics.evaluate import MAX_EXPANSIONS as EVALUATE_MAX_EXPANSIONS
 from dslc.semantics.evaluate import evaluate, range_of, scalar
 from dslc.semantics.types import dim
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import dims_of, nodes
 from dslc.syntax import tree as t
 
 Ranges = dict[str, t.Expr]
@@ -53,11 +53,11 @@ def _put(out: Ranges, binder: t.Binder, dimension: t.Expr | None) -> None:
 def ranges_of_reads(root: Any, decls: Mapping[str, tuple[t.Expr, ...]]) -> Ranges:
     """Indices that stand alone in a declared dimension of a tensor that is read, or that are given a range somewhere."""
     out: Ranges = {}
-    for node in walk_expr(root):
-        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in decls:
+    for node in nodes(t.Subscript, root):
+        if isinstance(node.base, t.Name) and node.base.id in decls:
             _zip_subs(out, node.subs, decls[node.base.id])
-    for node in walk_expr(root):
-        if isinstance(node, t.Binder) and node.range is not None:
+    for node in nodes(t.Binder, root):
+        if node.range is not None:
             out.setdefault(node.name, node.range)
     return out
 
@@ -190,7 +190,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
             inner.bind(param.name, evaluate(param.default, env))
         else:
             raise problem
-        for dimension in param.type.dims or () if param.type else ():
+        for dimension in dims_of(param.type):
             if not (isinstance(dimension, t.Pack) and isinstance(dimension.value, t.Name)):
                 raise problem
             inner.bind(dimension.value.id, ())

@@ -6,7 +6,7 @@ from typing import Any
 
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
 from dslc.semantics.library import Rules, rules_cache
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import dims_of, nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1
 
@@ -40,7 +40,7 @@ def _pointwise(op: OperatorDef, rules: Rules) -> bool:
         return False
     scalars = {param.name for param in op.syntax.params if param.type is not None and param.type.dims == ()}
     tensors = {param.name for param in op.syntax.params} - scalars
-    sizes = {node.id for param in op.syntax.params for node in walk_expr(param.type) if isinstance(node, t.Name)}
+    sizes = {node.id for param in op.syntax.params for node in nodes(t.Name, param.type)}
     # what an element may not depend on: its position, ranks and sizes, and other elements
     elsewhere = {place.name} | sizes | tensors
     bodies: list[Any] = []
@@ -87,7 +87,7 @@ def _keeps_shape(op: OperatorDef) -> bool:
     packs = {
         element.value.id
         for param in op.syntax.params
-        for element in (param.type.dims or () if param.type is not None else ())
+        for element in dims_of(param.type)
         if isinstance(element, t.Pack) and isinstance(element.value, t.Name)
     }
     type = op.syntax.outputs[0].type

@@ -29,7 +29,7 @@ from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Env, Mismatch, Unbound, unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
@@ -135,8 +135,8 @@ def _sizes(op: OperatorDef, params: Sequence[t.Param]) -> Mapping[str, Sym]:
                     least[name.id] = bound.value
     found = {attr.name: Sym._make(least.get(attr.name), name_of_size(attr.name)) for attr in op.attrs}
     for param in params:
-        for part in walk_expr(param.type.dims if param.type is not None else ()):
-            if isinstance(part, t.Name) and part.id not in found:
+        for part in nodes(t.Name, param.type.dims if param.type is not None else ()):
+            if part.id not in found:
                 found[part.id] = Sym._make(1, name_of_size(part.id))
     return found
 

@@ -11,7 +11,7 @@ from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import Module, OnnxClause
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import dims_of, nodes, walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, CONSTANTS, DTYPE_NAMES
 
@@ -37,13 +37,13 @@ def _groups(op: str, clauses: tuple[OnnxClause, ...], report: CheckReport) -> No
             if clause.until is not None and clause.until > following:
                 report.add(
                     "E0319", f"clauses for `{op}` overlap: one stands until opset {clause.until}, others begin at {following}",
-                    clause.syntax.span, _until(clause, following), hint=f"write `until {following}`",
+                    clause.syntax.span, f"write `until {following}`", fix=_until(clause, following),
                 )  # fmt: skip
         ends = [clause.until for clause in group if clause.until is not None]
         if len(ends) == len(group) and max(ends) < following:
             report.add(
                 "E0319", f"no clause for `{op}` stands from opset {max(ends)} to {following - 1}",
-                group[0].syntax.span, hint=f"write `until {following}`, or add a clause",
+                group[0].syntax.span, f"write `until {following}`, or add a clause",
             )  # fmt: skip
 
 
@@ -68,21 +68,14 @@ def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
         if isinstance(given, t.Param) and given.name not in params | attrs | lets | {"_"}:
             report.add(
                 "E0320", f"`{given.name}` is neither a tensor nor an attribute of `{op.short}`", given.span,
-                hint="one of " + ", ".join([*sorted(params), *sorted(attrs)]),
+                "one of " + ", ".join([*sorted(params), *sorted(attrs)]),
             )  # fmt: skip
     outputs = {output.name for output in op.syntax.outputs}
     for output in clause.outputs or ():
         if output.name != "_" and output.name not in outputs:
             report.add("E0320", f"`{output.name}` is no output of `{op.short}`", output.span)
-    sizes = {
-        n.id
-        for p in op.syntax.params
-        for n in walk_expr((p.type.dims or ()) if p.type else ())
-        if isinstance(n, t.Name)
-    }
-    sizes |= {
-        n.id for s in op.syntax.statements if isinstance(s, t.Where) for n in walk_expr(s) if isinstance(n, t.Name)
-    }
+    sizes = {n.id for p in op.syntax.params for n in nodes(t.Name, dims_of(p.type))}
+    sizes |= {n.id for s in op.syntax.statements if isinstance(s, t.Where) for n in nodes(t.Name, s)}
     bound = sizes | params | attrs | lets | outputs
     for entry in clause.attrs:
         for node in walk_expr(entry.value):
@@ -93,7 +86,7 @@ def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
 
 
 def _binders(entry: t.Entry) -> set[str]:
-    return {node.name for node in walk_expr(entry.value) if isinstance(node, t.Binder)}
+    return {node.name for node in nodes(t.Binder, entry.value)}
 
 
 def _import_clause(rules: Rules, clause: OnnxClause, report: CheckReport) -> None:

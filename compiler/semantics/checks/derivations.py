@@ -10,7 +10,7 @@ from dslc.semantics.checks.forms import check_forms, inside
 from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.unknowns import ANY, Declared, Kinds, shown, unlike
 from dslc.semantics.definitions import DerivationDef
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes, walk_expr
 from dslc.semantics.ways import Never, way_of
 from dslc.syntax import tree as t
 
@@ -75,7 +75,7 @@ class _Formula:
             for binder in node.binders:
                 if binder.name in self.bound:
                     self.report.add("E0309", f"`{binder.name}` is an iterator already", binder.span,
-                                    hint="another name tells them apart")  # fmt: skip
+                                    "another name tells them apart")  # fmt: skip
                 inner._bind(binder)
             inner.expr(node.body)
         elif isinstance(node, t.Nested):
@@ -92,7 +92,7 @@ class _Formula:
                 self.expr(part)
             if isinstance(node, t.Name) and node.id in self.known.indexes and node.id not in self.bound:
                 self.report.add("E0201", f"the index `{node.id}` is no iterator here", node.span,
-                                hint=f"`[{node.id}]` or `sum[{node.id}]` makes it one")  # fmt: skip
+                                f"`[{node.id}]` or `sum[{node.id}]` makes it one")  # fmt: skip
 
     def _bind(self, binder: t.Binder) -> None:
         self.bound[binder.name] = self._range(binder)
@@ -124,7 +124,7 @@ class _Formula:
         if wanted is not None and kinds is not None and unlike(kinds, (frozenset({wanted}),)):
             message = f"`{call.function}` takes {param}, which runs through {wanted}, and gets {shown(kinds)} here"
             own = f"{call.function}({', '.join(self.known.terms[call.function].params)})"
-            self.report.add("E0306", message, arg.span, hint=f"it is declared as `{own}`")
+            self.report.add("E0306", message, arg.span, f"it is declared as `{own}`")
         self.expr(arg)
 
     def _index(self, subs: Sequence[t.Expr], wanted: Kinds, span: Span, name: str = "") -> None:
@@ -137,10 +137,10 @@ class _Formula:
         what = f"`{name}`" if name else "this scope"
         if len(kinds) != len(wanted):
             self.report.add("E0307", f"{what} has {len(wanted)} indexes, and gets {len(kinds)}", span,
-                            hint=f"they run through {shown(wanted)}")  # fmt: skip
+                            f"they run through {shown(wanted)}")  # fmt: skip
         elif unlike(tuple(kinds), wanted):
             self.report.add("E0306", f"{what} runs through {shown(wanted)}, and gets {shown(tuple(kinds))}", span,
-                            hint="each index is from a set of its own")  # fmt: skip
+                            "each index is from a set of its own")  # fmt: skip
 
     def _kinds(self, node: t.Expr) -> Kinds | None:
         """The sets that positions are from; None where that is not known."""
@@ -196,9 +196,7 @@ def _determined(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
                 if name in known.sets | known.tensors | known.maps.keys() | known.terms.keys():
                     way = "" if left is rule.left else ", from right to left,"
                     hint = f"`search {name} in ...` says where it is looked for"
-                    report.add(
-                        "E0323", f"nothing determines `{name}`{way} before it is used here", formula.span, hint=hint
-                    )
+                    report.add("E0323", f"nothing determines `{name}`{way} before it is used here", formula.span, hint)
 
 
 def _needed(formula: t.Formula, known: Declared) -> set[str]:
@@ -208,9 +206,7 @@ def _needed(formula: t.Formula, known: Declared) -> set[str]:
 
 def _ranged(formula: t.Formula, name: str) -> bool:
     """Return whether an index has a range of its own in a formula."""
-    return any(
-        isinstance(node, t.Binder) and node.name == name and node.range is not None for node in walk_expr(formula.scope)
-    )
+    return any(node.name == name and node.range is not None for node in nodes(t.Binder, formula.scope))
 
 
 def _closed(rule: t.Derivation, known: Declared, names: set[str]) -> set[str]:
@@ -249,7 +245,7 @@ def _generators(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
         node = one.domain
         if not isinstance(node, t.Call) or node.function not in GENERATORS:
             names = ", ".join(f"`{name}`" for name in GENERATORS)
-            report.add("E0326", "this is no generator of what `search` looks for", node.span, hint=f"one of {names}")
+            report.add("E0326", "this is no generator of what `search` looks for", node.span, f"one of {names}")
             continue
         wanted, options = GENERATORS[node.function]
         if len(node.args) != len(wanted):
@@ -259,24 +255,24 @@ def _generators(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
                 "E0301",
                 f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}",
                 node.span,
-                hint=hint,
+                hint,
             )
         for arg, kind in zip(node.args, wanted, strict=False):
             name = arg.id if isinstance(arg, t.Name) else None
             if name not in {"set": known.sets, "term": known.terms, "map": known.maps}[kind]:
-                report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span, hint=f"`{kind}` declares one")
+                report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span, f"`{kind}` declares one")
         for entry in node.kwargs:
             if entry.name not in options:
                 hint = "it takes " + (", ".join(sorted(options)) or "none")
-                report.add("E0302", f"`{node.function}` has no option `{entry.name}`", entry.span, hint=hint)
+                report.add("E0302", f"`{node.function}` has no option `{entry.name}`", entry.span, hint)
             elif not _is_option(entry.name, entry.value, known):
                 report.add("E0304", f"this is nothing that `{entry.name}` may be", entry.value.span,
-                           hint="numbers from 2 on, as in `[2, 4]`")  # fmt: skip
+                           "numbers from 2 on, as in `[2, 4]`")  # fmt: skip
         makes_map = node.function in _MAPS
         if (one.name in known.maps) is not makes_map and one.name in known.maps.keys() | known.sets:
             hint = f"{' and '.join(f'`{each}`' for each in sorted(_MAPS))} look for maps, the others for sets"
             report.add("E0304", f"`{node.function}` gives {'a map' if makes_map else 'a set'}, and `{one.name}` is none", one.span,
-                       hint=hint)  # fmt: skip
+                       hint)  # fmt: skip
 
 
 def _is_option(name: str, value: t.Expr, known: Declared) -> bool:
@@ -307,7 +303,7 @@ def _ends(rule: t.Derivation, report: CheckReport) -> None:
     pattern = inside(left.scope)
     for formula in rule.right:
         whole = inside(formula.scope)
-        found = [node for node in walk_expr(formula.scope) if isinstance(node, t.Traversal) and _alike(pattern, node)]
+        found = [node for node in nodes(t.Traversal, formula.scope) if _alike(pattern, node)]
         wrapped = (
             isinstance(whole, t.Traversal) and isinstance(pattern, t.Traversal) and _wraps(pattern.body, whole.body)
         )
@@ -315,7 +311,7 @@ def _ends(rule: t.Derivation, report: CheckReport) -> None:
         inner = len(rule.right) > 1 or any(node is not whole for node in found) or _count(whole) > _count(pattern)
         if wrapped or same or (found and inner):
             hint = "a rule that may be used both ways is written with `<=>`; a `where` or a `search` bounds it"
-            report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule.span, hint=hint)
+            report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule.span, hint)
             return
 
 
@@ -325,7 +321,7 @@ def _applied(rule: t.Derivation, report: CheckReport) -> None:
     reasons = dict.fromkeys(f"{way.value}" for way in ways if isinstance(way, Never))
     if all(isinstance(way, Never) for way in ways):
         hint = "one expression, two with names beside each other, or one and behind it the one that reads it"
-        report.add("W0017", f"no search applies `{rule.name}`: {'; '.join(reasons)}", rule.span, hint=hint)
+        report.add("W0017", f"no search applies `{rule.name}`: {'; '.join(reasons)}", rule.span, hint)
 
 
 def _count(node: t.Expr) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from dslc.semantics.checks.names import VOCABULARY, CheckReport
 from dslc.semantics.checks.unknowns import Declared, factors, shown, unlike
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import names_in, nodes, walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
 
@@ -37,7 +37,7 @@ def check_forms(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
         _left(formula.scope, known, report)
     if len(rule.left) > 2:
         report.add("E0326", f"a rule rewrites one expression or two, and this one {len(rule.left)}", rule.left[2].span,
-                   hint="two rules, one after the other")  # fmt: skip
+                   "two rules, one after the other")  # fmt: skip
     for formula in rule.right:
         _right(formula, known, report)
     for one in rule.declarations:
@@ -60,7 +60,7 @@ def inside(node: t.Expr) -> t.Expr:
 def _left(whole: t.Expr, known: Declared, report: CheckReport) -> None:
     node = inside(whole)
     if not isinstance(node, t.Traversal):
-        report.add("E0326", "a scope is wanted here", node.span, hint=_LEFT)
+        report.add("E0326", "a scope is wanted here", node.span, _LEFT)
         return
     _places(node, known, report, left=True)
     body = node.body
@@ -70,7 +70,7 @@ def _left(whole: t.Expr, known: Declared, report: CheckReport) -> None:
                 "E0326",
                 "a sum on a left side has no condition",
                 body.where.span,
-                hint="conditions of a rule stand in `where`",
+                "conditions of a rule stand in `where`",
             )
         _ranged(body.binders, known, report)
         body = body.body
@@ -84,16 +84,14 @@ def _places(node: t.Traversal, known: Declared, report: CheckReport, left: bool 
             if not left
             else "conditions of a rule stand in `where`"
         )
-        report.add("E0326", "a scope of a derivation has no condition", node.where.span, hint=hint)
+        report.add("E0326", "a scope of a derivation has no condition", node.where.span, hint)
     seen: set[str] = set()
     for place in node.places:
         if not isinstance(place, t.Binder) or place.star:
             report.add("E0326", "derivations have no packs and no tuples", place.span,
-                       hint="an index stands for any number of iterators")  # fmt: skip
+                       "an index stands for any number of iterators")  # fmt: skip
         elif place.name in seen:
-            report.add(
-                "E0309", f"`{place.name}` is an iterator already", place.span, hint="another name tells them apart"
-            )
+            report.add("E0309", f"`{place.name}` is an iterator already", place.span, "another name tells them apart")
         else:
             seen.add(place.name)
     _ranged([place for place in node.places if isinstance(place, t.Binder)], known, report)
@@ -106,7 +104,7 @@ def _ranged(binders: Sequence[t.Binder], known: Declared, report: CheckReport) -
             hint = f"`index {name}: {name.upper()}` says what it runs through, and `sum[{name}: 3]` how many there are"
             message = f"the index `{binder.name}` has no range"
             if all(each.message != message for each in report.found):
-                report.add("E0316", message, binder.span, hint=hint)
+                report.add("E0316", message, binder.span, hint)
 
 
 def _element(node: t.Expr, known: Declared, report: CheckReport) -> None:
@@ -120,9 +118,9 @@ def _element(node: t.Expr, known: Declared, report: CheckReport) -> None:
             if isinstance(arg, t.Name):
                 if names.count(arg.id) > 1 and arg.id in known.indexes:
                     hint = "which of them is which nothing determines"
-                    report.add("E0309", f"`{node.function}` takes `{arg.id}` twice", arg.span, hint=hint)
+                    report.add("E0309", f"`{node.function}` takes `{arg.id}` twice", arg.span, hint)
                 if arg.id not in known.indexes and arg.id not in known.tensors:
-                    report.add("E0326", f"`{arg.id}` is no index and no tensor", arg.span, hint=_LEFT)
+                    report.add("E0326", f"`{arg.id}` is no index and no tensor", arg.span, _LEFT)
             else:
                 _read(arg, known, report)
     elif not isinstance(node, t.Int | t.Float):
@@ -133,15 +131,15 @@ def _read(node: t.Expr, known: Declared, report: CheckReport) -> None:
     """`{[z] ...}[phi(x)]`, `P[tau(z)]`, `A[x, y]`."""
     if isinstance(node, t.Nested) and node.subs is not None:
         if node.other is not None or node.subs_other is not None:
-            report.add("E0326", "on a left side nothing is read outside of a scope", node.span, hint=_LEFT)
+            report.add("E0326", "on a left side nothing is read outside of a scope", node.span, _LEFT)
         _left(node.scope, known, report)
         subs = node.subs
     elif isinstance(node, t.Subscript):
         if node.other is not None:
-            report.add("E0326", "on a left side nothing is read outside of a scope", node.span, hint=_LEFT)
+            report.add("E0326", "on a left side nothing is read outside of a scope", node.span, _LEFT)
         subs = node.subs
     else:
-        report.add("E0326", "nothing is recognized by this on a left side", node.span, hint=_LEFT)
+        report.add("E0326", "nothing is recognized by this on a left side", node.span, _LEFT)
         return
     plain = all(isinstance(sub, t.Name) for sub in subs)
     if not plain and not (len(subs) == 1 and isinstance(subs[0], t.Call) and subs[0].function in known.maps):
@@ -149,7 +147,7 @@ def _read(node: t.Expr, known: Declared, report: CheckReport) -> None:
             "E0326",
             "a left side reads at indexes, or at one unknown map of them",
             node.span,
-            hint="`map phi: X * Y -> Z`",
+            "`map phi: X * Y -> Z`",
         )
 
 
@@ -168,22 +166,22 @@ def _right(formula: t.Formula, known: Declared, report: CheckReport) -> None:
             and isinstance(node.right, t.Int)
             and not node.right.value
         ):
-            report.add("E0327", "this is a division by zero", node.span, hint="it has no value anywhere")
+            report.add("E0327", "this is a division by zero", node.span, "it has no value anywhere")
         elif isinstance(node, t.Call) and node.function == "stack" and node is formula.scope:
             for arg in node.args:
                 if not isinstance(arg, t.Name) or arg.id not in known.tensors:
-                    report.add("E0304", "`stack` takes unknown tensors", arg.span, hint="`tensor A, B` declares them")
+                    report.add("E0304", "`stack` takes unknown tensors", arg.span, "`tensor A, B` declares them")
         elif (
             isinstance(node, t.Call)
             and node.function.partition(".")[0] not in _FUNCTIONS | known.terms.keys() | known.maps.keys()
         ):
             if node.function in VOCABULARY | {"stack"}:
-                report.add("E0326", f"`{node.function}` is nothing that a right side computes", node.span, hint=_RIGHT)
+                report.add("E0326", f"`{node.function}` is nothing that a right side computes", node.span, _RIGHT)
         elif isinstance(node, t.Str | t.Inf | t.Pack | t.TupleExpr | t.ListExpr | t.Field | t.ForAll):
-            report.add("E0326", "this is nothing that a right side computes", node.span, hint=_RIGHT)
+            report.add("E0326", "this is nothing that a right side computes", node.span, _RIGHT)
         elif isinstance(node, t.Compare) and not {*node.ops} <= {"==", "!=", "<", "<=", ">", ">="}:
             report.add("E0326", "positions and elements are compared by other signs", node.span,
-                       hint="`==`, `!=`, `<`, `<=`, `>`, `>=`")  # fmt: skip
+                       "`==`, `!=`, `<`, `<=`, `>`, `>=`")  # fmt: skip
 
 
 def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
@@ -199,7 +197,7 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
                     "E0213",
                     f"`{each.name}` is the name of two unknowns",
                     each.span,
-                    hint="each unknown has a name of its own",
+                    "each unknown has a name of its own",
                 )
     used: set[str] = set()
     for formula in (*rule.left, *rule.right):
@@ -212,14 +210,14 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
                         "E0201",
                         f"nothing is named `{node.function}` here",
                         node.span,
-                        hint=f"a map has `{name}.inverse`",
+                        f"a map has `{name}.inverse`",
                     )
                 if (
                     name in known.indexes.keys() | known.sets | known.tensors
                     and name not in known.terms.keys() | known.maps.keys()
                 ):
                     report.add("E0326", f"`{name}` is no term and no map", node.span,
-                               hint="`term f(x, y)`, `map phi: X -> Z` declare them")  # fmt: skip
+                               "`term f(x, y)`, `map phi: X -> Z` declare them")  # fmt: skip
             elif isinstance(node, t.Name):
                 used.add(node.id)
                 if node.id in known.maps.keys() | known.terms.keys() and node.id not in known.indexes:
@@ -228,11 +226,11 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
                         "E0326",
                         f"`{node.id}` is a {kind} and no value",
                         node.span,
-                        hint=f"`{node.id}(x)` is its value at x",
+                        f"`{node.id}(x)` is its value at x",
                     )
             elif isinstance(node, t.Binder):
                 used.add(node.name)
-                used |= {each.id for each in walk_expr(node.range) if isinstance(each, t.Name)}
+                used |= names_in(node.range)
     for one in rule.declarations:
         if isinstance(one, t.Where):
             for node in walk_expr(one.conditions):
@@ -253,7 +251,7 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
             named = [(name, one) for name in one.names]
         for name, at in named:
             if name not in used:
-                report.add("W0005", f"`{name}` is never used", at.span, hint="an unknown without a use says nothing")
+                report.add("W0005", f"`{name}` is never used", at.span, "an unknown without a use says nothing")
 
 
 # ---- conditions ----------------------------------------------------------------------------------------------------
@@ -268,13 +266,13 @@ def _condition(node: t.Expr, known: Declared, report: CheckReport) -> None:
         ]
         if len(node.args) != len(wanted):
             report.add("E0301", f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}", node.span,
-                       hint=_CONDITIONS)  # fmt: skip
+                       _CONDITIONS)  # fmt: skip
         for arg, own, kind in zip(node.args, wanted, kinds, strict=False):
             if kind == "set":
                 _set(arg, known, report)
             elif own is None or not isinstance(arg, t.Name) or arg.id not in own:
                 what = f"an {kind}" if kind == "index" else f"a {kind}"
-                report.add("E0304", f"`{node.function}` takes {what} here", arg.span, hint=_CONDITIONS)
+                report.add("E0304", f"`{node.function}` takes {what} here", arg.span, _CONDITIONS)
     elif isinstance(node, t.ForAll):
         _forall(node, known, report)
     elif isinstance(node, t.Compare) and len(node.operands) == 2 and node.ops[0] in {"<=", "=="}:
@@ -294,17 +292,15 @@ def _condition(node: t.Expr, known: Declared, report: CheckReport) -> None:
                         "E0304",
                         f"`{side.function}` takes an unknown tensor",
                         side.span,
-                        hint="`tensor A, B` declares them",
+                        "`tensor A, B` declares them",
                     )
         elif isinstance(left, t.Name):
             _set(left, known, report)
             _set(right, known, report)
         else:
-            report.add(
-                "E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}"
-            )
+            report.add("E0315", "nothing is known of this in a derivation", node.span, f"conditions: {_CONDITIONS}")
     else:
-        report.add("E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}")
+        report.add("E0315", "nothing is known of this in a derivation", node.span, f"conditions: {_CONDITIONS}")
 
 
 def _forall(node: t.ForAll, known: Declared, report: CheckReport) -> None:
@@ -318,13 +314,13 @@ def _forall(node: t.ForAll, known: Declared, report: CheckReport) -> None:
     )
     call = body.operands[0] if isinstance(body, t.Compare) else None
     if not zero or not isinstance(call, t.Call) or call.function not in known.terms or node.name not in known.indexes:
-        report.add("E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}")
+        report.add("E0315", "nothing is known of this in a derivation", node.span, f"conditions: {_CONDITIONS}")
     elif not any(isinstance(arg, t.Name) and arg.id == node.name for arg in call.args):
         report.add(
-            "E0315", f"`{call.function}` does not take `{node.name}` here", call.span, hint=f"conditions: {_CONDITIONS}"
+            "E0315", f"`{call.function}` does not take `{node.name}` here", call.span, f"conditions: {_CONDITIONS}"
         )
     elif not isinstance(node.domain, t.Binary) or node.domain.op != "-":
-        report.add("E0315", "a term is 0 on what is left of a set beside another one", node.domain.span, hint="`X - V`")
+        report.add("E0315", "a term is 0 on what is left of a set beside another one", node.domain.span, "`X - V`")
     else:
         _set(node.domain.left, known, report)
         _set(node.domain.right, known, report)
@@ -343,28 +339,27 @@ def _set(node: t.Expr, known: Declared, report: CheckReport) -> None:
     elif isinstance(node, t.Call) and node.function == "image" and len(node.args) == 2:
         first = node.args[0]
         if not isinstance(first, t.Name) or first.id not in known.maps:
-            report.add("E0304", "`image` takes a map here", first.span, hint="`image(phi, X)`")
+            report.add("E0304", "`image` takes a map here", first.span, "`image(phi, X)`")
         _set(node.args[1], known, report)
     else:
-        report.add("E0304", "this is no set", node.span, hint="a set is `X`, `X * Y`, `hull(U, V)` or `image(phi, X)`")
+        report.add("E0304", "this is no set", node.span, "a set is `X`, `X * Y`, `hull(U, V)` or `image(phi, X)`")
 
 
 def _searches(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     """E0309 for what is known already, E0306 for a map of another set than its own."""
-    left = {node.name for formula in rule.left for node in walk_expr(formula.scope) if isinstance(node, t.Binder)}
-    ranges = {node.range.id for formula in rule.left for node in walk_expr(formula.scope)
-              if isinstance(node, t.Binder) and isinstance(node.range, t.Name)}  # fmt: skip
-    called = {node.function for formula in rule.left for node in walk_expr(formula.scope) if isinstance(node, t.Call)}
+    left = {node.name for formula in rule.left for node in nodes(t.Binder, formula.scope)}
+    ranges = {node.range.id for formula in rule.left for node in nodes(t.Binder, formula.scope) if isinstance(node.range, t.Name)}  # fmt: skip
+    called = {node.function for formula in rule.left for node in nodes(t.Call, formula.scope)}
     given = ranges | called | {known.indexes[name] for name in left if name in known.indexes}
     seen: set[str] = set()
     for one in rule.statements:
         if not isinstance(one, t.Search):
             continue
         if one.name in seen:
-            report.add("E0309", f"`{one.name}` is looked for already", one.span, hint="one `search` for each unknown")
+            report.add("E0309", f"`{one.name}` is looked for already", one.span, "one `search` for each unknown")
         elif one.name in given:
             report.add(
-                "E0309", f"the left side determines `{one.name}`", one.span, hint="`search` looks for what it does not"
+                "E0309", f"the left side determines `{one.name}`", one.span, "`search` looks for what it does not"
             )
         seen.add(one.name)
         node = one.domain
@@ -373,7 +368,7 @@ def _searches(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
             domain = known.maps[one.name][0]
             if unlike(domain, (frozenset({first.id}),)):
                 report.add("E0306", f"`{one.name}` maps {shown(domain)}, and is looked for on {first.id}", first.span,
-                           hint=f"`{node.function}({shown(domain)})`")  # fmt: skip
+                           f"`{node.function}({shown(domain)})`")  # fmt: skip
 
 
 # ---- results -------------------------------------------------------------------------------------------------------
@@ -385,7 +380,7 @@ def _results(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     names = [formula.name for formula in rule.right]
     if None in wanted and None not in names:
         hint = "without a name on the left, the last `expr` has none"
-        report.add("E0313", f"no expression of `{rule.name}` replaces the left side", rule.span, hint=hint)
+        report.add("E0313", f"no expression of `{rule.name}` replaces the left side", rule.span, hint)
     made: dict[str, tuple[frozenset[str], ...] | None] = {}
     later = [formula.name for formula in rule.right]
     for formula in rule.right:
@@ -431,14 +426,14 @@ def _fits(
         return
     if len(runs) != len(wanted):
         report.add("E0307", f"this runs through {shown(runs)}, and the left side through {shown(wanted)}", formula.span,
-                   hint="a rule keeps what a result is")  # fmt: skip
+                   "a rule keeps what a result is")  # fmt: skip
     elif all(runs) and all(wanted) and sorted(map(shown1, runs)) != sorted(map(shown1, wanted)):
         hint = "`restrict(R, X)` leaves a part of it, `{..., other=0}` has a value outside"
         report.add(
             "E0306",
             f"this runs through {shown(runs)}, and the left side through {shown(wanted)}",
             formula.span,
-            hint=hint,
+            hint,
         )
 
 
@@ -454,7 +449,7 @@ def _uses(
     report: CheckReport,
 ) -> None:
     """Accesses of a formula to earlier ones: as many positions as they have, and none behind their end."""
-    partly = {id(arg) for node in walk_expr(formula.scope) if isinstance(node, t.Call) and node.function in known.terms
+    partly = {id(arg) for node in nodes(t.Call, formula.scope) if node.function in known.terms
               for arg in node.args}  # fmt: skip
     for node in walk_expr(formula.scope):
         if isinstance(node, t.Name) and node.id in later and not isinstance(formula.scope, t.Call):
@@ -462,14 +457,14 @@ def _uses(
                 "E0201",
                 f"`{node.id}` is made later",
                 node.span,
-                hint="formulas are computed from the first to the last",
+                "formulas are computed from the first to the last",
             )
         if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and made.get(node.base.id) is not None:
             wanted = made[node.base.id] or ()
             count = sum(_count(sub, known) for sub in node.subs)
             if count > len(wanted) or (count < len(wanted) and id(node) not in partly):
                 report.add("E0307", f"`{node.base.id}` has {len(wanted)} indexes, and gets {count}", node.span,
-                           hint=f"they run through {shown(wanted)}")  # fmt: skip
+                           f"they run through {shown(wanted)}")  # fmt: skip
 
 
 def _count(sub: t.Expr, known: Declared) -> int:
@@ -485,14 +480,14 @@ def _constant_reads(formulas: Sequence[t.Formula], report: CheckReport) -> None:
     """E0401 for reads at a number behind the size that a formula's index has."""
     sizes: dict[str, tuple[int | None, ...]] = {}
     for formula in formulas:
-        for node in walk_expr(formula.scope):
-            if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in sizes:
+        for node in nodes(t.Subscript, formula.scope):
+            if isinstance(node.base, t.Name) and node.base.id in sizes:
                 for sub, size in zip(node.subs, sizes[node.base.id], strict=False):
                     if isinstance(sub, t.Int) and size is not None and sub.value >= size:
                         message = (
                             f"`{node.base.id}` has {size} positions along this index, and none numbered {sub.value}"
                         )
-                        report.add("E0401", message, sub.span, hint="the first one is 0")
+                        report.add("E0401", message, sub.span, "the first one is 0")
         scope = inside(formula.scope)
         if formula.name is not None and isinstance(scope, t.Traversal):
             sizes[formula.name] = tuple(

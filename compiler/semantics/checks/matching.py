@@ -11,7 +11,7 @@ from typing import Any
 
 from dslc.semantics.checks.terms import AppliedTerm, Direction, InputTerm, Other, Term, substituted
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
 
@@ -211,7 +211,7 @@ def allowed(pattern: Direction, match: TermMatch, other: Direction) -> bool:
 
 
 def _speaks_of(condition: t.Expr, name: str) -> bool:
-    return any(isinstance(node, t.Name) and node.id.partition(".")[0] == name for node in walk_expr(condition))
+    return any(node.id.partition(".")[0] == name for node in nodes(t.Name, condition))
 
 
 def _types(pattern: Direction, match: TermMatch, other: Direction) -> TermMatch | None:

@@ -31,9 +31,19 @@ class CheckReport:
     found: list[Diagnostic] = field(default_factory=list)
     remember: Remember = afresh
 
-    def add(self, code: str, message: str, span: Span | None, fix: Fix | None = None, **more: str) -> None:
+    def add(
+        self,
+        code: str,
+        message: str,
+        span: Span | None,
+        hint: str = "",
+        fix: Fix | None = None,
+        counterexample: str = "",
+    ) -> None:
         severity = "warning" if code.startswith("W") else "error"
-        self.take([Diagnostic(code, message, span, severity=severity, fix=fix, **more)])  # type: ignore[arg-type]
+        self.take(
+            [Diagnostic(code, message, span, severity=severity, hint=hint, fix=fix, counterexample=counterexample)]
+        )
 
     def take(self, found: Iterable[Diagnostic]) -> None:
         """Adds findings, each once."""
@@ -133,7 +143,7 @@ class NameScope:
         if close and close[0] in elsewhere:
             hint = f"{hint} `import std ({close[0]})` brings it".strip()
             fix = imports(self.module.file, close[0]) if close[0] == name else None
-        self.report.add("E0201", f"nothing is named `{name}` here", span, fix, hint=hint)
+        self.report.add("E0201", f"nothing is named `{name}` here", span, hint, fix=fix)
 
     def _binders(self, binders: tuple[t.Binder, ...], bodies: tuple[t.Expr | None, ...]) -> None:
         scope = self.inner()
@@ -198,7 +208,7 @@ class NameScope:
                 )
                 fix = instead(keyword.span, keyword.name, options[0]) if options else None
                 self.report.add(
-                    "E0302", f"`{expr.function}` has no attribute `{keyword.name}`", keyword.span, fix, hint=hint
+                    "E0302", f"`{expr.function}` has no attribute `{keyword.name}`", keyword.span, hint, fix=fix
                 )
             elif known is not None:
                 problem = literal_problem(known[keyword.name], keyword.value)
@@ -217,7 +227,7 @@ class NameScope:
             names = [output.name for output in definition.syntax.outputs]
             if expr.name not in names:
                 hint = "outputs: " + ", ".join(names)
-                self.report.add("E0324", f"`{definition.short}` has no output `{expr.name}`", expr.span, hint=hint)
+                self.report.add("E0324", f"`{definition.short}` has no output `{expr.name}`", expr.span, hint)
 
     def _axes(self, expr: t.Call, attr: t.Attr, value: t.Expr) -> None:
         """Axes that are written down, of a tensor whose rank is."""
@@ -245,7 +255,7 @@ class NameScope:
             if attr.default is None and attr.name not in given:
                 hint = f"write `{attr.name}=...`; it is `{attr.type.span.text}`"
                 self.report.add(
-                    "E0303", f"the attribute `{attr.name}` of `{expr.function}` is missing", expr.span, hint=hint
+                    "E0303", f"the attribute `{attr.name}` of `{expr.function}` is missing", expr.span, hint
                 )
 
     def _rest(self, expr: t.Call) -> None:

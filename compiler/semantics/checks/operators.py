@@ -17,7 +17,7 @@ from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import plain
 from dslc.semantics.types import shape_of
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import dims_of, names_in, nodes, walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, DTYPE_NAMES, DTYPE_SPELLINGS, KEYWORDS
 
@@ -101,12 +101,7 @@ def _a(kind: str) -> str:
 
 
 def _size_places(op: OperatorDef) -> list[tuple[str, Span]]:
-    return [
-        (node.id, node.span)
-        for param in op.syntax.params
-        for node in walk_expr((param.type.dims or ()) if param.type is not None else ())
-        if isinstance(node, t.Name)
-    ]
+    return [(node.id, node.span) for param in op.syntax.params for node in nodes(t.Name, dims_of(param.type))]
 
 
 def _bound_by(condition: t.Expr) -> list[str]:
@@ -136,8 +131,8 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
             hint = "one of " + ", ".join(sorted(DTYPE_NAMES)) + ", or a variable such as `T`"
             report.add(
                 "E0305", f"there is no element type `{param.type.name}`", param.type.span,
-                instead(param.type.span, param.type.name, meant),
-                hint=f"did you mean `{meant}`?" if meant is not None else hint,
+                f"did you mean `{meant}`?" if meant is not None else hint,
+                fix=instead(param.type.span, param.type.name, meant),
             )  # fmt: skip
         _packs(op, param, report)
         _solvable(op, param, report)
@@ -149,7 +144,7 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
             meant = DTYPE_SPELLINGS.get(name)
             report.add(
                 "E0305", f"nothing determines the element type `{name}` of `{output.name}`", output.type.span,
-                instead(output.type.span, name, meant), hint=f"did you mean `{meant}`?" if meant is not None else "",
+                f"did you mean `{meant}`?" if meant is not None else "", fix=instead(output.type.span, name, meant),
             )  # fmt: skip
         for node in walk_expr(output.type.dims or ()):
             if isinstance(node, t.Name) and scope.kind(node.id) is None and not _indexed(node.id, output):
@@ -160,7 +155,7 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
         if attr.type.name not in ATTRIBUTE_TYPES:
             report.add(
                 "E0305", f"there is no attribute type `{attr.type.name}`", attr.type.span,
-                hint="one of " + ", ".join(sorted(ATTRIBUTE_TYPES)),
+                "one of " + ", ".join(sorted(ATTRIBUTE_TYPES)),
             )  # fmt: skip
         for dim in attr.type.dims or ():
             scope.check(dim)
@@ -174,7 +169,7 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
 def _indexed(name: str, output: t.Param) -> bool:
     """A binder of a list in the type, such as k in `{[k: n] 1}`."""
     dims = output.type.dims if output.type is not None else ()
-    return any(isinstance(node, t.Binder) and node.name == name for node in walk_expr(dims or ()))
+    return any(node.name == name for node in nodes(t.Binder, dims or ()))
 
 
 def _packs(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
@@ -189,7 +184,7 @@ def _packs(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
             "E0311",
             f"nothing says where `*{free[0]}` ends",
             param.type.span,
-            hint=f"write `where rank({free[0]}) == ...`",
+            f"write `where rank({free[0]}) == ...`",
         )
 
 
@@ -221,21 +216,18 @@ def _solvable(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
     alone = {
         name.id
         for other in op.syntax.params
-        for dim in (other.type.dims or () if other.type is not None else ())
+        for dim in dims_of(other.type)
         for name in ([dim] if isinstance(dim, t.Name) else [])
     }
     alone |= {name for condition in conditions_of(op) for name in _bound_by(condition)}
     for dim in param.type.dims or ():
         if isinstance(dim, t.Binary):
-            names = {node.id for node in walk_expr(dim) if isinstance(node, t.Name)}
+            names = names_in(dim)
             open_names = sorted(names - alone)
-            bad = any(isinstance(n, t.Binary) and n.op in {"//", "%", "/", "^"} for n in walk_expr(dim))
+            bad = any(n.op in {"//", "%", "/", "^"} for n in nodes(t.Binary, dim))
             squared = any(
-                isinstance(n, t.Binary)
-                and n.op == "*"
-                and _mentions(n.left, open_names)
-                and _mentions(n.right, open_names)
-                for n in walk_expr(dim)
+                n.op == "*" and _mentions(n.left, open_names) and _mentions(n.right, open_names)
+                for n in nodes(t.Binary, dim)
             )
             if open_names and (len(open_names) > 1 or bad or squared) and not _given(op, open_names):
                 report.add("E0328", f"`{dim.span.text}` cannot be solved for {' and '.join(open_names)}", dim.span)
@@ -248,7 +240,7 @@ def _given(op: OperatorDef, names: list[str]) -> bool:
 
 
 def _mentions(expr: t.Expr, names: list[str]) -> bool:
-    return any(isinstance(node, t.Name) and node.id in names for node in walk_expr(expr))
+    return any(node.id in names for node in nodes(t.Name, expr))
 
 
 # ---- statements ------------------------------------------------------------------------------------------------
@@ -269,7 +261,7 @@ def _statements(op: OperatorDef, scope: NameScope) -> None:
         elif isinstance(statement, t.Example):
             if not isinstance(statement.value, t.Compare):
                 scope.report.add(
-                    "E0321", "an example states a comparison", statement.value.span, hint="write `f(...) == value`"
+                    "E0321", "an example states a comparison", statement.value.span, "write `f(...) == value`"
                 )
             outside = NameScope(op.module, scope.rules, scope.report)
             outside.check(statement.value)
@@ -290,7 +282,7 @@ def _circle(op: OperatorDef, report: CheckReport) -> None:
         way = (*way, used.short)
         if used.name == op.name:
             hint = "one operator of the circle needs an equation of its own"
-            report.add("E0317", f"`{op.short}` needs itself: {' -> '.join(way)}", first.span, hint=hint)
+            report.add("E0317", f"`{op.short}` needs itself: {' -> '.join(way)}", first.span, hint)
             return
         todo += [(used, way, needed, first) for needed in _needed(used)]
 
@@ -301,10 +293,9 @@ def _needed(op: OperatorDef) -> list[t.Call]:
     out: list[t.Call] = []
     values = [s.value for s in op.syntax.statements if isinstance(s, t.Let | t.Equation | t.LetMany | t.EquationMany)]
     for value in values:
-        chosen = {id(node) for choice in walk_expr(value) if isinstance(choice, t.Conditional)
+        chosen = {id(node) for choice in nodes(t.Conditional, value)
                   for part in (choice.then, choice.otherwise) for node in walk_expr(part)}  # fmt: skip
-        out += [node for node in walk_expr(value)
-                if isinstance(node, t.Call) and id(node) not in chosen and node.function not in functions]  # fmt: skip
+        out += [node for node in nodes(t.Call, value) if id(node) not in chosen and node.function not in functions]  # fmt: skip
     return out
 
 
@@ -336,10 +327,10 @@ def check_function(function: t.Function, scope: NameScope) -> None:
     for param in function.params:
         inner.bind(param, "value")
     inner.check(function.body)
-    for node in walk_expr(function.body):
-        if isinstance(node, t.Call) and node.function == function.name:
+    for node in nodes(t.Call, function.body):
+        if node.function == function.name:
             scope.report.add(
-                "E0317", f"`{function.name}` calls itself", node.span, hint="`let` functions are never recursive"
+                "E0317", f"`{function.name}` calls itself", node.span, "`let` functions are never recursive"
             )
 
 
@@ -369,7 +360,7 @@ def _equations(op: OperatorDef, report: CheckReport) -> None:
                     "E0201",
                     f"`{name}` is no output of `{op.short}`",
                     statement.target.span,
-                    hint="`let` names anything else",
+                    "`let` names anything else",
                 )
             elif name in defined:
                 report.add("E0309", f"`{name}` has two equations", statement.target.span)
@@ -413,8 +404,7 @@ def _unused(op: OperatorDef, scope: NameScope) -> None:
             node.id.partition(".")[0]
             for other in op.syntax.statements
             if isinstance(other, t.OnnxMap | t.Where)
-            for node in walk_expr(other)
-            if isinstance(node, t.Name)
+            for node in nodes(t.Name, other)
         }
         clauses = [other for other in op.syntax.statements if isinstance(other, t.OnnxMap)]
         mentioned |= {param.name for clause in clauses for param in clause.inputs if isinstance(param, t.Param)}

@@ -14,7 +14,7 @@ from dslc.semantics.library import Rules, without, word_of
 from dslc.semantics.targets import DEVICES, TEMPLATED
 from dslc.semantics.trust import NoTemplate, mistake, template_text
 from dslc.semantics.vendor import wrong
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes, walk_expr
 from dslc.syntax import tree as t
 
 #: predicates and sets that `where` and `search` of a derivation know, and the tensors' operations of expressions
@@ -36,17 +36,15 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: CheckReport) -> 
                 if scope.kinds.get(binder.name) == "index":
                     report.add("E0309", f"the index `{binder.name}` is declared twice", binder.span)
                 scope.bind(binder.name, "index")
-                for node in walk_expr(binder.range):
-                    if isinstance(node, t.Name):
-                        scope.kinds.setdefault(node.id, "set")
+                for node in nodes(t.Name, binder.range):
+                    scope.kinds.setdefault(node.id, "set")
         elif isinstance(one, t.SetDecl | t.TensorDecl):
             for name in one.names:
                 scope.bind(name, "set" if isinstance(one, t.SetDecl) else "tensor")
         elif isinstance(one, t.MapDecl):
             scope.bind(one.name, "map")
-            for node in walk_expr((one.domain, one.codomain)):
-                if isinstance(node, t.Name):
-                    scope.kinds.setdefault(node.id, "set")
+            for node in nodes(t.Name, (one.domain, one.codomain)):
+                scope.kinds.setdefault(node.id, "set")
     for one in syntax.declarations:
         if isinstance(one, t.TermDecl):
             for signature in one.signatures:
@@ -80,7 +78,7 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None
     scope.extra = _LOWERING
     if syntax.device not in DEVICES:
         report.add(
-            "E0701", f"there is no device `{syntax.device}`", syntax.span, hint="one of " + ", ".join(sorted(DEVICES))
+            "E0701", f"there is no device `{syntax.device}`", syntax.span, "one of " + ", ".join(sorted(DEVICES))
         )
     declare_params(syntax.params, scope)
     emits = [s for s in syntax.statements if isinstance(s, t.CallVendor | t.RenderTemplate | t.OnnxMap)]
@@ -89,14 +87,14 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None
             "E0702",
             f"`{syntax.name}` emits {len(emits)} things",
             syntax.span,
-            hint="one of `call`, `template` and `onnx`",
+            "one of `call`, `template` and `onnx`",
         )
     scope.pattern = True
     if syntax.expr is not None:
         _lowered(syntax.expr, scope)
     for bind in syntax.match:
-        for node in walk_expr(bind.value):
-            if isinstance(node, t.Name) and scope.kind(node.id) is None and "." not in node.id and node.id[0].isupper():
+        for node in nodes(t.Name, bind.value):
+            if scope.kind(node.id) is None and "." not in node.id and node.id[0].isupper():
                 scope.bind(node.id, "tensor")
         scope.check(bind.value)
         for name in bind.names:
@@ -125,7 +123,7 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None
             if isinstance(statement, t.CallVendor):
                 tensors = frozenset(name for name in _tensors(syntax) if scope.kind(name) == "tensor")
                 for one in wrong(statement, tensors):
-                    report.add(one.code, one.message, one.span, hint=one.hint)
+                    report.add(one.code, one.message, one.span, one.hint)
         elif isinstance(statement, t.OnnxMap):
             for given in statement.inputs:
                 if isinstance(given, t.Param) and given.name != "_" and scope.kind(given.name) is None:
@@ -147,7 +145,7 @@ def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckRepor
     except NoTemplate as missing:
         problem, hint = str(missing), "templates are files in the folder of the file that names them, or below"
     if problem:
-        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement.span, hint=hint)
+        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement.span, hint)
 
 
 def _tensors(syntax: t.Lowering) -> set[str]:
@@ -194,9 +192,7 @@ def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
     head = syntax.name.rsplit(".", 1)[-1]
     names = {getattr(item, "name", None) for item in module.file.items if not isinstance(item, t.Test)}
     if head not in names and module.lookup(syntax.name) is None and not _known(rules, module, head):
-        report.add(
-            "E0214", f"nothing is named `{syntax.name}`", syntax.span, hint="a test bears the name of what it tests"
-        )
+        report.add("E0214", f"nothing is named `{syntax.name}`", syntax.span, "a test bears the name of what it tests")
     for statement in syntax.statements:
         if isinstance(statement, t.Given):
             for item in statement.items:

@@ -42,7 +42,7 @@ def check_covered(rules: Rules, modules: frozenset[Module], report: CheckReport)
             else:
                 report.add(
                     "W0002", f"wherever `{sub.syntax.name}` applies, `{other.name}` applies and does the same", sub.syntax.span,
-                    hint="leave it out, or let the more general rule exclude this case with a guard",
+                    "leave it out, or let the more general rule exclude this case with a guard",
                 )  # fmt: skip
             break
 

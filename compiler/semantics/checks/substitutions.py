@@ -12,7 +12,7 @@ from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import entries, error_in, errors, words
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import names_in, nodes, walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS, NUMERICS
 
@@ -30,11 +30,10 @@ def declare_params(params: tuple[t.Param, ...], scope: NameScope) -> None:
     for param in params:
         if param.type is None:
             continue
-        for node in walk_expr(param.type.dims or ()):
-            if isinstance(node, t.Name):
-                if scope.kinds.get(node.id) == "tensor":
-                    scope.report.add("E0213", f"`{node.id}` is a tensor and a size", node.span)
-                scope.kinds.setdefault(node.id, "size")
+        for node in nodes(t.Name, param.type.dims or ()):
+            if scope.kinds.get(node.id) == "tensor":
+                scope.report.add("E0213", f"`{node.id}` is a tensor and a size", node.span)
+            scope.kinds.setdefault(node.id, "size")
         if param.type.name not in DTYPE_NAMES:
             if not param.type.name[0].isupper():
                 scope.report.add("E0305", f"there is no element type `{param.type.name}`", param.type.span)
@@ -72,7 +71,7 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: CheckReport) 
     for entry in errors(syntax):
         if error_in(entry) is None:
             hint = "by how much a result in 32 bits may be off, relative to its largest element"
-            report.add("E0326", "`error` is a number above 0 and at most 1", entry.value.span, hint=hint)
+            report.add("E0326", "`error` is a number above 0 and at most 1", entry.value.span, hint)
     for param in syntax.params:
         if param.name not in used_left and param.name not in scope.used:
             report.add("W0005", f"the tensor `{param.name}` is never used", param.span)
@@ -97,7 +96,7 @@ def _numerics(entry: t.Entry, report: CheckReport) -> None:
             if unknown
             else "`numerics` is a word or a list of words"
         )
-        report.add("E0326", what, entry.value.span, hint="any of " + ", ".join(NUMERICS))
+        report.add("E0326", what, entry.value.span, "any of " + ", ".join(NUMERICS))
     elif "exact" in said and len(said) > 1 and set(said) & {"reassociates", "cancels"}:
         report.add("E0326", "what is exact neither reassociates nor cancels", entry.value.span)
 
@@ -175,7 +174,7 @@ def _bindings(condition: t.Expr, scope: NameScope) -> None:
             for part in side.elements if isinstance(side, t.ListExpr) else (side,):
                 if isinstance(part, t.Name) and part.id.partition(".")[0] == part.id and scope.kind(part.id) is None:
                     others = [o for o in condition.operands if o is not side]
-                    again = any(isinstance(n, t.Name) and n.id == part.id for n in walk_expr(tuple(others)))
+                    again = part.id in names_in(tuple(others))
                     if not again and scope.module.lookup(part.id) is None and part.id not in CONSTANTS:
                         scope.bind(part.id, "value")
 
@@ -222,7 +221,7 @@ def _unbound(sub: SubstitutionDef, bound: set[str], report: CheckReport) -> None
 
 
 def _called(sub: SubstitutionDef, span: Span) -> bool:
-    return any(isinstance(node, t.Call) and node.span.start == span.start for node in walk_expr(sub.syntax.right))
+    return any(node.span.start == span.start for node in nodes(t.Call, sub.syntax.right))
 
 
 def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
@@ -232,14 +231,14 @@ def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
             "E0601",
             f"`{sub.syntax.name}` is partial and has no `correct`",
             sub.syntax.span,
-            hint="write `correct auto`",
+            "write `correct auto`",
         )
     seen: set[str] = set()
     for correct in corrects:
         given = set(correct.what.names) if isinstance(correct.what, t.Bind) else {*sub.syntax.outputs}
         if seen & given:
             said = f"`{sub.syntax.name}` is corrected twice"
-            report.add("E0609", said, correct.span, hint="one `correct` for each output, or one `correct auto`")
+            report.add("E0609", said, correct.span, "one `correct` for each output, or one `correct auto`")
         seen |= given
         if (
             isinstance(correct.what, t.Bind)
@@ -251,7 +250,7 @@ def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
                 "E0609",
                 said,
                 correct.what.value.span,
-                hint="write what is right where the sides differ, or `correct auto`",
+                "write what is right where the sides differ, or `correct auto`",
             )
         if not sub.syntax.partial:
             report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct.span)
@@ -267,7 +266,7 @@ def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
                 if wrong
                 else f"`{correct.what}` says not how it is corrected"
             )
-            report.add("E0604", said, correct.span, hint="`correct auto`, or `correct Y = ...` for an output Y")
+            report.add("E0604", said, correct.span, "`correct auto`, or `correct Y = ...` for an output Y")
 
 
 def _is_fraction(rules: Rules, sub: SubstitutionDef, limit: t.Expr) -> bool:
@@ -299,9 +298,7 @@ def check_property(rules: Rules, law: PropertyDef, report: CheckReport) -> None:
         scope.bind(one.target.name, "value")
     for expr in law.syntax.laws:
         if not isinstance(expr, t.Compare):
-            report.add(
-                "E0321", f"`{expr.span.text}` is no equation", expr.span, hint="a law is written `left == right`"
-            )
+            report.add("E0321", f"`{expr.span.text}` is no equation", expr.span, "a law is written `left == right`")
         scope.check(expr)
     for one in lets:
         scope.check(one.value, pattern=False)

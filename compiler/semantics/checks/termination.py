@@ -46,7 +46,7 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: CheckRep
         if _holds_itself(rules, step):
             hint = "a rule that may be used both ways is written with `<=>`"
             report.add(
-                "W0003", f"the right side of `{sub.syntax.name}` holds its left side again", sub.syntax.span, hint=hint
+                "W0003", f"the right side of `{sub.syntax.name}` holds its left side again", sub.syntax.span, hint
             )
             continue
         circle = _circle(rules, step, heads)
@@ -59,7 +59,7 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: CheckRep
             message = f"`{sub.syntax.name}` leads back to where it started when it is applied {_TIMES[len(circle)]}"
         else:
             message = f"`{sub.syntax.name}` is undone by {' and then '.join(f'`{name}`' for name in circle[1:])}"
-        report.add("W0011", message, sub.syntax.span, hint="rules that hold both ways are one rule, with `<=>`")
+        report.add("W0011", message, sub.syntax.span, "rules that hold both ways are one rule, with `<=>`")
 
 
 def _constants(step: Direction) -> frozenset[str]:

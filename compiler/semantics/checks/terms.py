@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import conditions_in, nodes, walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
@@ -70,7 +70,7 @@ def directions(sub: SubstitutionDef) -> tuple[Direction, ...]:
         left, right = ([side[name] for name in syntax.outputs] for side in sides)
     except KeyError:
         return ()
-    conditions = tuple(c for s in (*syntax.left, *syntax.right) if isinstance(s, t.Where) for c in s.conditions)
+    conditions = conditions_in((*syntax.left, *syntax.right))
     types = {param.name: param.type for param in syntax.params}
     free = frozenset(
         head
@@ -127,7 +127,7 @@ def _term(sub: SubstitutionDef, expr: t.Expr, names: Mapping[str, Term], output:
     if isinstance(expr, t.Field):
         return _term(sub, expr.call, names, expr.name)
     if not isinstance(expr, t.Call):
-        return Other(expr) if not any(isinstance(n, t.Name) and n.id in names for n in walk_expr(expr)) else None
+        return Other(expr) if not any(n.id in names for n in nodes(t.Name, expr)) else None
     op = sub.module.lookup(expr.function)
     if not isinstance(op, OperatorDef):
         return None
