@@ -87,8 +87,11 @@ class UnknownFunction:
 Definition: TypeAlias = OperatorDef | FunctionDef | UnknownFunction
 
 
+@dataclass(frozen=True, eq=False)
 class SubstitutionDef(ItemDef[t.Substitution]):
     """A rule between graphs."""
+
+    syntax: t.Substitution
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,9 +123,8 @@ class _Writer:
     def _told(self, name: str) -> t.Expr:
         """The list that a guard sets an attribute equal to, else the attribute."""
         for guard in self.guards:
-            if isinstance(guard, t.Compare) and guard.ops == ("==",):
-                one, other = guard.operands
-                if isinstance(one, t.Name) and one.id == name and isinstance(other, t.ListExpr):
+            match guard:
+                case t.Compare((t.Name(one), t.ListExpr() as other), ("==",)) if one == name:
                     return other
         return t.Name(name, span=self.span)
 

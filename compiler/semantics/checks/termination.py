@@ -13,9 +13,6 @@ from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-# a longer way back is not looked for
-
-
 LONGEST = 4  #: rules of a way back: a longer one is not looked for
 STATES = 64  #: terms that are looked at
 
@@ -64,13 +61,8 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: CheckRep
 
 def _constants(step: Direction) -> frozenset[str]:
     """The tensors that a guard `constant(C)` names."""
-    return frozenset(
-        arg.id
-        for condition in step.conditions
-        if isinstance(condition, t.Call) and condition.function == "constant"
-        for arg in condition.args
-        if isinstance(arg, t.Name)
-    )
+    guards = (each for each in step.conditions if isinstance(each, t.Call) and each.function == "constant")
+    return frozenset(arg.id for guard in guards for arg in guard.args if isinstance(arg, t.Name))
 
 
 def _folded(term: Term, constants: frozenset[str]) -> Term:
