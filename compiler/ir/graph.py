@@ -259,6 +259,8 @@ def retyped(node: Input, type: TensorType | None) -> Value:
 
 
 def constant_value(data: ArrayRef, type: TensorType) -> Value:
+    """A weight as a value."""
+
     def make() -> Constant:
         node: Constant = _new(Constant, (), (type,), True)
         node.data = data
@@ -305,6 +307,8 @@ def called(head: Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def scope_value(scope: Scope, args: tuple[Value, ...]) -> Value:
+    """A scope over operands as a value."""
+
     def make() -> ScopeNode:
         node: ScopeNode = _new(ScopeNode, args, (scope.type,), all(arg.constant for arg in args))
         node.scope = scope

@@ -268,6 +268,7 @@ def exactly(value: Any) -> Any:
 
 
 def num(value: Number) -> Num:
+    """A number as an expression."""
     return Num._make(value)
 
 
@@ -282,6 +283,7 @@ def dimension(name: str) -> Sym:
 
 
 def iterator(name: str) -> Iter:
+    """The iterator of a name."""
     return Iter._make(name)
 
 
@@ -298,10 +300,12 @@ def bound(depth: int) -> Iter:
 
 
 def read(operand: int, index: tuple[Scalar, ...], other: Scalar | None = None) -> Read:
+    """One element of an operand."""
     return Read._make(index, operand, other)
 
 
 def table(values: tuple[Any, ...], index: tuple[Scalar, ...]) -> Scalar:
+    """An element of a matrix of numbers; a number where the position is one."""
     value: Any = values
     for k, position in enumerate(index):
         if not isinstance(position, Num):
@@ -322,6 +326,7 @@ def flat(values: Any) -> Iterator[Any]:
 def reduce(
     kind: str, iters: tuple[Iter, ...], extents: tuple[Scalar, ...], body: Scalar, where: Scalar | None = None
 ) -> Scalar:
+    """A reduction; its body where there are no iterators and no condition."""
     if where is not None and isinstance(where, Num) and where.value is True:
         where = None
     if not iters and where is None:
@@ -330,10 +335,12 @@ def reduce(
 
 
 def as_scalar(value: Scalar | Number) -> Scalar:
+    """A number or an expression as an expression."""
     return value if isinstance(value, Scalar) else num(value)
 
 
 def is_static(value: Scalar) -> bool:
+    """Return whether an expression is a number."""
     return isinstance(value, Num)
 
 

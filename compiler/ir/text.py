@@ -17,7 +17,7 @@ from dslc.ir.constants import FillRef
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Scope, ScopeNode, Value
-from dslc.ir.holes import is_hole
+from dslc.ir.holes import hole, is_hole
 from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, raw_apply, walk
 from dslc.ir.scopes import substitute
 from dslc.ir.show import ScalarText
@@ -144,30 +144,22 @@ class _Text(ScalarText):
 
 def sizes_of(graph: Graph) -> tuple[Sym, ...]:
     """The unknown sizes that a program speaks of, in the order of its text."""
-    found: dict[Sym, None] = {}
-    for value in graph.inputs:
-        found.update(dict.fromkeys(_in_type(value.type)))
+    found = dict.fromkeys(_in_item(tuple(value.type for value in graph.inputs)))
     for node in graph.nodes():
         found.update(dict.fromkeys(_in_node(node)))
     return tuple(found)
 
 
-def _in_type(type: TensorType) -> Iterator[Sym]:
-    return _in_item(type.shape)
-
-
 def _in_item(item: Any) -> Iterator[Sym]:
     if isinstance(item, Scalar):
         yield from (part for part in walk(item) if isinstance(part, Sym))
-    elif isinstance(item, tuple):
-        for each in item:
+    elif isinstance(item, TensorType | tuple):
+        for each in item.shape if isinstance(item, TensorType) else item:
             yield from _in_item(each)
 
 
 def _in_node(node: Node) -> Iterator[Sym]:
-    for type in node.types:
-        if type is not None:
-            yield from _in_type(type)
+    yield from _in_item(node.types)
     if isinstance(node, Call):
         yield from _in_item(tuple(value for _, value in node.attrs))
     elif isinstance(node, ScopeNode):
@@ -267,17 +259,17 @@ class _Program:
             attrs = [f"{name}={attribute_text(value)}" for name, value in node.attrs]
             return f"{node.op}({', '.join([*args, *attrs])})"
         if isinstance(node, ScopeNode):
+            scope, holes = node.scope, [hole(k, arg.type) for k, arg in enumerate(node.args)]
             types = tuple(arg.type for arg in node.args)
-            name = self._named(
-                "s", (node.scope, types), lambda name: self._scope(name, node.scope, _anonymous(node.args))
-            )
-            unknown = _named_sizes(_unknown(node.scope, node.args), node.args)
-            return f"{name}({', '.join([*args, *(f'{size}={size}' for size in unknown)])})"
-        if isinstance(node, Kernel):
-            name = self._named("k", node.group, lambda name: self.operator(name, node.group))
-            unknown = _named_sizes(sizes_of(node.group), node.group.inputs)
-            return f"{name}({', '.join([*args, *(f'{size}={size}' for size in unknown)])})"
-        raise NotWritten(f"a node of the kind {type(node).__name__}")
+            name = self._named("s", (scope, types), lambda name: self._scope(name, scope, holes))
+            unknown = _named_sizes(_unknown(scope, node.args), node.args)
+        elif isinstance(node, Kernel):
+            group = node.group
+            name = self._named("k", group, lambda name: self.operator(name, group))
+            unknown = _named_sizes(sizes_of(group), group.inputs)
+        else:
+            raise NotWritten(f"a node of the kind {type(node).__name__}")
+        return f"{name}({', '.join([*args, *(f'{size}={size}' for size in unknown)])})"
 
     def _named(self, letter: str, key: Any, write: Any) -> str:
         found = self._names.get((letter, key))
@@ -292,13 +284,6 @@ class _Program:
         self.operators.append(f"operator {name}({', '.join(params)}) -> {', '.join(outputs)} {{\n{inside}}}")
 
 
-def _anonymous(args: Sequence[Value]) -> list[Value]:
-    """Parameters of a scope's own operator: values of these types that are no weights."""
-    from dslc.ir.holes import hole
-
-    return [hole(k, arg.type) for k, arg in enumerate(args)]
-
-
 def _hole_name(number: int, value: Value) -> str:
     return f"{'w' if value.constant else 'h'}{number}"
 
@@ -308,11 +293,7 @@ def _scalar(size: Dim) -> Scalar:
 
 
 def _unknown(scope: Scope, args: Sequence[Value]) -> tuple[Sym, ...]:
-    found: dict[Sym, None] = {}
-    for arg in args:
-        found.update(dict.fromkeys(_in_type(arg.type)))
-    found.update(dict.fromkeys(_in_item((*scope.extents, scope.body))))
-    return tuple(found)
+    return tuple(dict.fromkeys(_in_item((*(arg.type for arg in args), *scope.extents, scope.body))))
 
 
 def _by_types(args: Sequence[Value]) -> set[Sym]:

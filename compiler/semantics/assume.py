@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain, combinations, permutations, product
+from itertools import chain, permutations, product
 from typing import Any
 
 from dslc.ir.dtype import DTYPES, DType
@@ -22,7 +22,8 @@ from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.operator_env import bind_attributes, bind_statements, declare, entries
 from dslc.semantics.types import bind_equal, shape_of
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.values import values
+from dslc.semantics.walk import conditions_in, dims_of, nodes, pack_name
 from dslc.syntax import tree as t
 
 #: what is tried in turn: everything unknown; attributes as numbers; single sizes too; everything a number
@@ -48,7 +49,8 @@ class Infeasible(Exception):
 
 
 def conditions_of(op: OperatorDef) -> tuple[t.Expr, ...]:
-    return tuple(c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions)
+    """The guards of an operator."""
+    return conditions_in(op.syntax.statements)
 
 
 def rank_choices(op: OperatorDef) -> list[dict[str, int]]:
@@ -84,24 +86,15 @@ def assumed(rules: Rules, op: OperatorDef, ranks: dict[str, int], level: str) ->
 
 def size_names(op: OperatorDef) -> tuple[list[str], list[str]]:
     """The names of the packs, and of the single sizes, that the parameters' types bind."""
-    packs: dict[str, None] = {}
-    names: dict[str, None] = {}
-    for param in op.syntax.params:
-        for node in walk_expr((param.type.dims or ()) if param.type is not None else ()):
-            if isinstance(node, t.Pack) and isinstance(node.value, t.Name):
-                packs[node.value.id] = None
-        for node in walk_expr((param.type.dims or ()) if param.type is not None else ()):
-            if isinstance(node, t.Name) and node.id not in packs:
-                names[node.id] = None
+    dims = tuple(dims_of(param.type) for param in op.syntax.params)
+    packs = dict.fromkeys(name for node in nodes(t.Pack, dims) if (name := pack_name(node)) is not None)
+    names = dict.fromkeys(node.id for node in nodes(t.Name, dims) if node.id not in packs)
     return list(packs), list(names)
 
 
 def _broadcast_packs(op: OperatorDef) -> set[str]:
-    found: set[str] = set()
-    for node in walk_expr((op.syntax.params, op.syntax.outputs, op.syntax.statements)):
-        if isinstance(node, t.Call) and node.function == "broadcast":
-            found |= {arg.id for arg in node.args if isinstance(arg, t.Name)}
-    return found
+    calls = nodes(t.Call, (op.syntax.params, op.syntax.outputs, op.syntax.statements))
+    return {arg.id for call in calls if call.function == "broadcast" for arg in call.args if isinstance(arg, t.Name)}
 
 
 def _size_choices(op: OperatorDef, ranks: dict[str, int], names: list[str], level: str) -> Iterator[dict[str, Any]]:
@@ -244,14 +237,8 @@ def _with_attributes(
 def _values(attr: t.Attr, env: Env, rank: int, level: str) -> list[Any]:
     """The values of an attribute that are tried."""
     kind, name = attr.type.name, attr.name
-    if kind == "bool":
-        return [False, True]
-    if kind == "axis":
-        return list(range(rank))
-    if kind == "axes":
-        return list(chain.from_iterable(combinations(range(rank), n) for n in range(rank + 1)))
-    if kind == "permutation":
-        return list(permutations(range(rank)))
+    if kind in {"bool", "axis", "axes", "permutation"}:
+        return list(values(kind, rank))
     if kind == "dtype":
         return [DType.F32]
     if kind == "float":
@@ -283,11 +270,10 @@ def _finish(op: OperatorDef, env: Env, sizes: dict[str, Any]) -> AssumedChoice:
             raise Infeasible(condition.span.text)
         if held is not True:
             conditions.append(as_scalar(held))
-    free = [
-        s for value in sizes.values() for s in (value if isinstance(value, tuple) else (value,)) if isinstance(s, Sym)
-    ]
+    flat = [one for value in sizes.values() for one in (value if isinstance(value, tuple) else (value,))]
+    free = dict.fromkeys(one for one in flat if isinstance(one, Sym))
     shown = ", ".join(f"{name}={_text(value)}" for name, value in sizes.items())
-    return AssumedChoice(env, tuple(conditions), tuple(dict.fromkeys(free)), shown)
+    return AssumedChoice(env, tuple(conditions), tuple(free), shown)
 
 
 def _text(value: Any) -> str:

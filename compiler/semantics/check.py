@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from dslc.errors import Diagnostic
 from dslc.semantics.checks.clauses import check_clauses
@@ -29,34 +30,16 @@ def check(rules: Rules, modules: Iterable[Module] | None = None, remember: Remem
     for module in rules.modules:
         if module in chosen:
             check_header(rules, module, report)
-    for op in rules.operators.values():
-        if op.module in chosen:
-            check_operator(rules, op, report)
-    for sub in rules.substitutions.values():
-        if sub.module in chosen:
-            check_substitution(rules, sub, report)
-    for law in rules.laws.values():
-        if law.module in chosen and law.trait is None:
-            check_property(rules, law, report)
-    for derivation in rules.derivations.values():
-        if derivation.module in chosen:
-            check_derivation(rules, derivation, report)
-    for lowering in rules.lowerings.values():
-        if lowering.module in chosen:
-            check_lowering(rules, lowering, report)
-    for test in rules.tests:
-        if test.module in chosen:
-            check_test(rules, test, report)
-    for ruleset in rules.rulesets.values():
-        if ruleset.module in chosen:
-            check_ruleset(rules, ruleset, report)
-    check_clauses(rules, chosen, report)
-    check_duplicates(rules, chosen, report)
-    check_covered(rules, chosen, report)
-    check_termination(rules, chosen, report)
-    check_numbers(rules, chosen, report)
-    return sorted(report.found, key=_place)
-
-
-def _place(found: Diagnostic) -> tuple[str, int]:
-    return (found.span.source.path, found.span.start) if found.span else (found.path, 0)
+    laws = [law for law in rules.laws.values() if law.trait is None]
+    each: list[tuple[Iterable[Any], Callable[[Rules, Any, CheckReport], None]]] = [
+        (rules.operators.values(), check_operator), (rules.substitutions.values(), check_substitution), (laws, check_property),
+        (rules.derivations.values(), check_derivation), (rules.lowerings.values(), check_lowering), (rules.tests, check_test),
+        (rules.rulesets.values(), check_ruleset),
+    ]  # fmt: skip
+    for definitions, checked in each:
+        for definition in definitions:
+            if definition.module in chosen:
+                checked(rules, definition, report)
+    for whole in (check_clauses, check_duplicates, check_covered, check_termination, check_numbers):
+        whole(rules, chosen, report)
+    return sorted(report.found, key=lambda d: (d.span.source.path, d.span.start) if d.span else (d.path, 0))

@@ -8,16 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from itertools import product
-from typing import Any, TypeVar
 
 from dslc.ir.graph import Call, Node, Value, rebuild, with_args
+from dslc.semantics.checks.terms import substituted
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.library import Rules, rules_cache
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import conditions_in, nodes
 from dslc.syntax import tree as t
-
-_N = TypeVar("_N")
 
 
 def abbreviates(rules: Rules, op: OperatorDef) -> bool:
@@ -88,12 +86,10 @@ def modes_of(op: OperatorDef) -> Mapping[str, tuple[t.Expr, ...]]:
 
 
 def _listed(op: OperatorDef, name: str) -> tuple[t.Expr, ...]:
-    for statement in op.syntax.statements:
-        for condition in statement.conditions if isinstance(statement, t.Where) else ():
-            if isinstance(condition, t.Compare) and condition.ops == ("in",):
-                left, right = condition.operands
-                if isinstance(left, t.Name) and left.id == name and isinstance(right, t.ListExpr):
-                    return tuple(e for e in right.elements if isinstance(e, t.Str))
+    for condition in conditions_in(op.syntax.statements):
+        match condition:
+            case t.Compare((t.Name(found), t.ListExpr(elements)), ("in",)) if found == name:
+                return tuple(e for e in elements if isinstance(e, t.Str))
     return ()
 
 
@@ -103,9 +99,9 @@ def with_modes_chosen(rules: Rules, definition: SubstitutionDef) -> tuple[Substi
     before: Y = taso.conv(X, K, activation=c)   after: ... activation="none" ..., and ... activation="relu" ...
     """
     choices: dict[str, tuple[t.Expr, ...]] = {}
-    for node in walk_expr((definition.syntax.left, definition.syntax.right)):
-        found = definition.module.lookup(node.function) if isinstance(node, t.Call) else None
-        if not isinstance(node, t.Call) or not isinstance(found, OperatorDef) or not abbreviates(rules, found):
+    for node in nodes(t.Call, (definition.syntax.left, definition.syntax.right)):
+        found = definition.module.lookup(node.function)
+        if not isinstance(found, OperatorDef) or not abbreviates(rules, found):
             continue
         modes = modes_of(found)
         for keyword in node.kwargs:
@@ -114,25 +110,5 @@ def with_modes_chosen(rules: Rules, definition: SubstitutionDef) -> tuple[Substi
                 choices.setdefault(value.id, modes[keyword.name])
     if not choices:
         return (definition,)
-    out = []
-    for values in product(*choices.values()):
-        table = dict(zip(choices, values, strict=True))
-        out.append(dataclasses.replace(definition, syntax=_replaced(definition.syntax, table)))
-    return tuple(out)
-
-
-def _replaced(node: _N, table: Mapping[str, t.Expr]) -> _N:
-    if isinstance(node, t.Name) and node.id in table:
-        return table[node.id]  # type: ignore[return-value]
-    if isinstance(node, tuple):
-        return tuple(_replaced(part, table) for part in node)  # type: ignore[return-value]
-    if isinstance(node, t.Node):
-        changed: dict[str, Any] = {}
-        for field in dataclasses.fields(node):
-            value = getattr(node, field.name)
-            if field.name != "span" and isinstance(value, t.Node | tuple):
-                new = _replaced(value, table)
-                if new is not value:
-                    changed[field.name] = new
-        return dataclasses.replace(node, **changed) if changed else node
-    return node
+    tables = (dict(zip(choices, values, strict=True)) for values in product(*choices.values()))
+    return tuple(dataclasses.replace(definition, syntax=substituted(definition.syntax, table)) for table in tables)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from dslc.errors import Diagnostic
 from dslc.ir.scalar import Number
 from dslc.syntax import tree as t
+
+S = TypeVar("S", bound=t.Node, covariant=True)
 
 
 @dataclass(eq=False)
@@ -34,10 +36,21 @@ class Module:
 
 
 @dataclass(frozen=True, eq=False)
-class OperatorDef:
+class ItemDef(Generic[S]):
+    """An item with its qualified name, and the module whose names it may use."""
+
     name: str
-    syntax: t.Operator
+    syntax: S
     module: Module
+
+    def _repr_html_(self) -> str:
+        from dslc.reporting.pages import fragment_of_text
+
+        return fragment_of_text(self.name, self.syntax.span.text, {})
+
+
+class OperatorDef(ItemDef[t.Operator]):
+    """An operator of a library."""
 
     @property
     def short(self) -> str:
@@ -59,11 +72,8 @@ class OperatorDef:
         return tuple(s for s in self.syntax.statements if isinstance(s, t.Attr))
 
 
-@dataclass(frozen=True, eq=False)
-class FunctionDef:
-    name: str
-    syntax: t.Function
-    module: Module
+class FunctionDef(ItemDef[t.Function]):
+    """A `let f(x) = e` beside the operators of a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,71 +84,37 @@ class UnknownFunction:
     module: Module
 
 
-def _shown(name: str, syntax: t.Node) -> str:
-    """A definition as a notebook shows it: as its library has it."""
-    from dslc.reporting.pages import fragment_of_text
-
-    return fragment_of_text(name, syntax.span.text, {})
-
-
 Definition: TypeAlias = OperatorDef | FunctionDef | UnknownFunction
 
 
 @dataclass(frozen=True, eq=False)
-class SubstitutionDef:
-    name: str
-    syntax: t.Substitution
-    module: Module
+class SubstitutionDef(ItemDef[t.Substitution]):
+    """A rule between graphs."""
 
-    def _repr_html_(self) -> str:
-        return _shown(self.name, self.syntax)
+    syntax: t.Substitution
 
 
 @dataclass(frozen=True, eq=False)
-class PropertyDef:
+class PropertyDef(ItemDef[t.Property]):
     """A law. `trait`: of which operator and trait (`property NAME is ...`) it is the equations."""
 
-    name: str
-    syntax: t.Property
-    module: Module
     trait: tuple[str, str] | None = None
 
-    def _repr_html_(self) -> str:
-        return _shown(self.name, self.syntax)
+
+class DerivationDef(ItemDef[t.Derivation]):
+    """A rule between expressions."""
 
 
-@dataclass(frozen=True, eq=False)
-class DerivationDef:
-    name: str
-    syntax: t.Derivation
-    module: Module
-
-    def _repr_html_(self) -> str:
-        return _shown(self.name, self.syntax)
+class LoweringDef(ItemDef[t.Lowering]):
+    """A kernel or a runtime's node that computes an expression."""
 
 
-@dataclass(frozen=True, eq=False)
-class LoweringDef:
-    name: str
-    syntax: t.Lowering
-    module: Module
-
-    def _repr_html_(self) -> str:
-        return _shown(self.name, self.syntax)
+class TestDef(ItemDef[t.Test]):
+    """A test of a rule or an operator."""
 
 
-@dataclass(frozen=True, eq=False)
-class TestDef:
-    name: str
-    syntax: t.Test
-    module: Module
-
-
-@dataclass(frozen=True, eq=False)
-class RulesetDef:
-    name: str
-    syntax: t.Ruleset
-    module: Module
+class RulesetDef(ItemDef[t.Ruleset]):
+    """A choice of rules with a name."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,6 +60,7 @@ class Mismatch(Exception):
 
 
 def fail(code: str, message: str, span: Span | None, hint: str = "") -> EvalError:
+    """The error of an expression without a value."""
     return EvalError([Diagnostic(code, message, span, hint=hint)])
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
+from dslc.ir.constants import array_value, number_of
 from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value, scope_value
 from dslc.ir.scalar import Number, Scalar, apply, as_scalar, raw_apply, reduce, table
 from dslc.semantics import lists
@@ -27,6 +33,7 @@ from dslc.semantics.env import (
     with_attributes,
 )
 from dslc.semantics.shape_free import is_pointwise
+from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONVERT, FUNCTIONS_1, INDEX_FUNCTIONS, PREDICATES, REDUCTIONS
 
@@ -72,25 +79,33 @@ def elements(exprs: tuple[t.Expr, ...], env: Env) -> tuple[Any, ...]:
     out: list[Any] = []
     for element in exprs:
         if isinstance(element, t.Pack):
-            value = evaluate(element.value, env)
-            if not isinstance(value, tuple):
-                raise fail("E0326", "`*` splices a list, and this is none", element.span)
-            out.extend(_bounded(value, element))
+            out.extend(spliced(element, env))
             _bounded(out, element)
         else:
             out.append(evaluate(element, env))
     return tuple(out)
 
 
+def spliced(pack: t.Pack, env: Env) -> tuple[Any, ...]:
+    """The elements that a pack stands for."""
+    value = evaluate(pack.value, env)
+    if not isinstance(value, tuple):
+        raise fail("E0326", "`*` splices a list, and this is none", pack.span)
+    return value
+
+
 def scalar(value: Any, env: Env, span: Any) -> Any:
     """A value as an operand of scalar arithmetic: a rank-0 tensor is read."""
-    if isinstance(value, Value):
-        if env.builder is None:
-            return value
-        if value.type.rank:
-            raise fail("E0307", "a tensor stands without a subscript in an equation", span)
-        return env.builder.read(value, ())
-    return value
+    if not isinstance(value, Value) or env.builder is None:
+        return value
+    if value.type.rank:
+        raise fail("E0307", "a tensor stands without a subscript in an equation", span)
+    return env.builder.read(value, ())
+
+
+def operand(expr: t.Expr, env: Env) -> Any:
+    """The value of an expression as an operand of scalar arithmetic."""
+    return scalar(evaluate(expr, env), env, expr.span)
 
 
 # ---- names ---------------------------------------------------------------------------------------------------
@@ -101,14 +116,13 @@ def _name(expr: t.Name, env: Env) -> Any:
     bound = env.found(name)
     if bound is not None:
         return bound[0]
-    if "." in name:
-        head, _, rest = name.partition(".")
-        if env.has(head):
-            owner = env.get(head)
-            if isinstance(owner, AttrSet):
-                if rest not in owner.values:
-                    raise Mismatch(f"`{head}` binds no attribute `{rest}`", expr.span)
-                return owner.values[rest]
+    head, dot, rest = name.partition(".")
+    if dot and env.has(head):
+        owner = env.get(head)
+        if isinstance(owner, AttrSet):
+            if rest not in owner.values:
+                raise Mismatch(f"`{head}` binds no attribute `{rest}`", expr.span)
+            return owner.values[rest]
     if name in _CONSTANTS:
         return _CONSTANTS[name]
     if name in DTYPES:
@@ -123,21 +137,19 @@ def _name(expr: t.Name, env: Env) -> Any:
 
 
 def _unary(expr: t.Unary, env: Env) -> Any:
-    value = scalar(evaluate(expr.operand, env), env, expr.operand.span)
     if expr.op == "-":
-        return lists.negate(_arithmetic_operand(value, expr.operand))
-    value = _condition(value, expr.operand)
+        return lists.negate(_number_or_list(expr.operand, env))
+    value = _condition(expr.operand, env)
     return (not value) if isinstance(value, bool) else lists.plain(apply("not", as_scalar(value)))
 
 
-def _arithmetic_operand(value: Any, expr: t.Expr) -> Any:
-    """A number or a list of them."""
-    return _plain_operand(value, expr, "number")
+def _number_or_list(expr: t.Expr, env: Env) -> Any:
+    return _plain_operand(operand(expr, env), expr, "number")
 
 
-def _condition(value: Any, expr: t.Expr) -> Any:
+def _condition(expr: t.Expr, env: Env) -> Any:
     """Evaluate a condition; a list holds where all its elements do."""
-    return truth(_plain_operand(value, expr, "condition"))
+    return truth(_plain_operand(operand(expr, env), expr, "condition"))
 
 
 def _plain_operand(value: Any, expr: t.Expr, wanted: str) -> Any:
@@ -153,13 +165,12 @@ def _plain_operand(value: Any, expr: t.Expr, wanted: str) -> Any:
 
 def _binary(expr: t.Binary, env: Env) -> Any:
     if expr.op in {"and", "or"}:
-        left = _condition(scalar(evaluate(expr.left, env), env, expr.left.span), expr.left)
+        left = _condition(expr.left, env)
         if left is (expr.op == "or"):
             return left
-        right = _condition(scalar(evaluate(expr.right, env), env, expr.right.span), expr.right)
+        right = _condition(expr.right, env)
         return lists.conjunction([left, right]) if expr.op == "and" else lists.disjunction([left, right])
-    left = _arithmetic_operand(scalar(evaluate(expr.left, env), env, expr.left.span), expr.left)
-    right = _arithmetic_operand(scalar(evaluate(expr.right, env), env, expr.right.span), expr.right)
+    left, right = _number_or_list(expr.left, env), _number_or_list(expr.right, env)
     if expr.op in {"|", "&", "@"}:
         raise fail("E0327", f"`{expr.op}` is for the sets of derivations", expr.span)
     if expr.op == "/" and _of_integers(left, right, env):
@@ -175,15 +186,18 @@ def _bounded(value: Any, expr: t.Expr) -> Any:
     """A value that is neither too long a list nor too large an expression."""
     if isinstance(value, Scalar) and value.weight > MAX_WEIGHT:
         raise fail("E0327", "this expression has too many parts when it is written out", expr.span)
-    if isinstance(value, tuple | list) and len(value) > MAX_UNROLL:
-        raise fail("E0327", "this list has too many elements", expr.span)
+    if isinstance(value, tuple | list):
+        _countable(len(value), expr)
     return value
+
+
+def _countable(count: int, expr: t.Node) -> None:
+    if count > MAX_UNROLL:
+        raise fail("E0327", "this list has too many elements", expr.span)
 
 
 def _of_integers(left: Any, right: Any, env: Env) -> bool:
     """Return whether what is computed from two values is an integer of a type, as elements of integer tensors are among them."""
-    from dslc.ir.element import element_type
-
     if env.builder is None or not any(isinstance(one, Scalar) and one.reads for one in (left, right)):
         return False
     operands = tuple(operand.type.dtype for operand in env.builder.operands)
@@ -192,7 +206,7 @@ def _of_integers(left: Any, right: Any, env: Env) -> bool:
 
 
 def _compare(expr: t.Compare, env: Env) -> Any:
-    values = [scalar(evaluate(operand, env), env, operand.span) for operand in expr.operands]
+    values = [operand(each, env) for each in expr.operands]
     parts = []
     for k, op in enumerate(expr.ops):
         if op == "~=":
@@ -201,7 +215,7 @@ def _compare(expr: t.Compare, env: Env) -> Any:
             raise fail("E0326", "`in` looks in a list, and this is none", expr.operands[k + 1].span)
         if op not in {"==", "!=", "in"}:
             for at in (k, k + 1):
-                _arithmetic_operand(values[at], expr.operands[at])
+                _plain_operand(values[at], expr.operands[at], "number")
         parts.append(lists.compare(op, values[k], values[k + 1]))
     if len(parts) == 1:
         return parts[0]
@@ -214,14 +228,11 @@ def _compare(expr: t.Compare, env: Env) -> Any:
 
 
 def _conditional(expr: t.Conditional, env: Env) -> Any:
-    condition = scalar(evaluate(expr.condition, env), env, expr.condition.span)
-    _plain_operand(condition, expr.condition, "condition")
-    if isinstance(condition, bool):
+    condition = _plain_operand(operand(expr.condition, env), expr.condition, "condition")
+    if isinstance(condition, int):
         return evaluate(expr.then if condition else expr.otherwise, env)
-    if isinstance(condition, int) and not isinstance(condition, Scalar):
-        return evaluate(expr.then if condition else expr.otherwise, env)
-    then = scalar(evaluate(expr.then, env), env, expr.then.span)
-    otherwise = scalar(evaluate(expr.otherwise, env), env, expr.otherwise.span)
+    then = operand(expr.then, env)
+    otherwise = operand(expr.otherwise, env)
     if isinstance(then, Value) or isinstance(otherwise, Value):
         chosen = decided(condition, env.rules.assuming)
         if not isinstance(chosen, bool):
@@ -235,31 +246,30 @@ def _conditional(expr: t.Conditional, env: Env) -> Any:
 
 def range_of(binder: t.Binder, env: Env) -> Any:
     """The range of an iterator: given, or by the place that it stands in (language.md, semantics 4)."""
-    source = binder.range if binder.range is not None else env.ranges.get(binder.name)
+    name = binder.name
+    source = binder.range if binder.range is not None else env.ranges.get(name)
     if source is None:
-        raise fail(
-            "E0316", f"nothing says what `{binder.name}` ranges over", binder.span, hint=f"write `{binder.name}: N`"
-        )
+        raise fail("E0316", f"nothing says what `{name}` ranges over", binder.span, hint=f"write `{name}: N`")
     value = evaluate(source, env)
     if binder.star and not isinstance(value, tuple):
-        raise fail("E0326", f"`*{binder.name}` ranges over a list of sizes", binder.span)
+        raise fail("E0326", f"`*{name}` ranges over a list of sizes", binder.span)
     if not binder.star and isinstance(value, tuple):
-        raise fail(
-            "E0326",
-            f"`{binder.name}` ranges over one size, and this is a list",
-            binder.span,
-            hint=f"write `*{binder.name}`",
-        )
-    return _sizes(value, source)
-
-
-def _sizes(value: Any, expr: t.Expr) -> Any:
-    """Evaluate a range: a whole number, an integer expression, or a list of them."""
-    for size in value if isinstance(value, tuple) else (value,):
+        message = f"`{name}` ranges over one size, and this is a list"
+        raise fail("E0326", message, binder.span, hint=f"write `*{name}`")
+    for size in value if binder.star else (value,):
         if isinstance(size, bool) or (isinstance(size, float | Fraction) and not float(size).is_integer()):
-            raise fail("E0326", f"`{expr.span.text}` is no size", expr.span)
-        _plain_operand(size, expr, "size")
+            raise fail("E0326", f"`{source.span.text}` is no size", source.span)
+        _plain_operand(size, source, "size")
     return value
+
+
+def bind_iterators(binder: t.Binder, env: Env, fresh: Callable[[Any], Any]) -> list[Any]:
+    """Binds an iterator, or one for each size of a pack, that `fresh` makes of its size; returns the sizes."""
+    found = range_of(binder, env)
+    sizes = list(found) if isinstance(found, tuple) else [found]
+    iters = tuple(fresh(size) for size in sizes)
+    env.bind(binder.name, iters if binder.star else iters[0])
+    return sizes
 
 
 def _reduction(expr: t.Reduction, env: Env) -> Any:
@@ -268,27 +278,22 @@ def _reduction(expr: t.Reduction, env: Env) -> Any:
     inner = env.child()
     iters: list[Any] = []
     extents: list[Scalar] = []
+
+    def fresh(size: Any) -> Any:
+        iters.append(inner.fresh_iterator(size))
+        return iters[-1]
+
     for binder in expr.binders:
-        found = range_of(binder, inner)
-        sizes = found if isinstance(found, tuple) else (found,)
-        fresh = []
-        for size in sizes:
-            fresh.append(inner.fresh_iterator(size))
-            extents.append(as_scalar(size))
-        iters.extend(fresh)
-        inner.bind(binder.name, tuple(fresh) if binder.star else fresh[0])
-    where = None
-    if expr.where is not None:
-        condition = truth(scalar(evaluate(expr.where, inner), inner, expr.where.span))
-        where = as_scalar(condition)
-    body = as_scalar(_number(scalar(evaluate(expr.body, inner), inner, expr.body.span), expr.body))
+        extents += map(as_scalar, bind_iterators(binder, inner, fresh))
+    where = None if expr.where is None else as_scalar(truth(operand(expr.where, inner)))
+    body = as_scalar(_number(operand(expr.body, inner), expr.body))
     return lists.plain(reduce(expr.kind, tuple(iters), tuple(extents), body, where))
 
 
 def _number(value: Any, expr: t.Expr) -> Any:
     if isinstance(value, tuple):
         raise fail("E0326", "a list where one value is expected", expr.span)
-    return _arithmetic_operand(value, expr)
+    return _plain_operand(value, expr, "number")
 
 
 def _unrolled(expr: t.Reduction, env: Env) -> Any:
@@ -297,8 +302,7 @@ def _unrolled(expr: t.Reduction, env: Env) -> Any:
         if expr.where is not None and decided(truth(evaluate(expr.where, inner)), env.rules.assuming) is not True:
             continue
         values.append(_plain_operand(evaluate(expr.body, inner), expr.body, _folded(expr.kind)))
-        if len(values) > MAX_UNROLL:
-            raise fail("E0327", "this list has too many elements", expr.span)
+        _countable(len(values), expr)
     return lists.fold(expr.kind, tuple(values))
 
 
@@ -316,12 +320,9 @@ def _points(binders: tuple[t.Binder, ...], env: Env) -> Any:
     if isinstance(size, Scalar) or (isinstance(size, tuple) and any(isinstance(s, Scalar) for s in size)):
         raise Undecided(f"`{first.name}` ranges over an unknown size", first.span)
     if isinstance(size, tuple):
-        import itertools
-
         positions: Any = itertools.product(*(range(int(s)) for s in size))
     else:
-        if int(size) > MAX_UNROLL:
-            raise fail("E0327", "this list has too many elements", first.span)
+        _countable(int(size), first)
         positions = range(int(size))
     for position in positions:
         inner = env.child()
@@ -338,16 +339,15 @@ def _subscript(expr: t.Subscript, env: Env) -> Any:
         name = expr.base.id if isinstance(expr.base, t.Name) else None
         return _tensor_read(base, name, expr.subs, expr.other, env, expr)
     if isinstance(base, tuple) and not isinstance(base, Outputs):
-        index = elements(expr.subs, env)
-        return _list_read(base, index, expr)
-    if isinstance(base, Scalar | int | float | Fraction) and not elements(expr.subs, env):
-        return base  # a pointwise operator called on values: its parameter is one value
+        return _list_read(base, elements(expr.subs, env), expr)
     if isinstance(base, Scalar | int | float | Fraction):
-        raise Mismatch("a number has no subscript", expr.span)
+        if elements(expr.subs, env):
+            raise Mismatch("a number has no subscript", expr.span)
+        return base  # a pointwise operator called on values: its parameter is one value
     raise fail("E0326", "only a tensor or a list has subscripts", expr.span)
 
 
-def _list_read(values: tuple[Any, ...], index: tuple[Any, ...], expr: t.Subscript) -> Any:
+def _list_read(values: tuple[Any, ...], index: tuple[Any, ...], expr: t.Expr) -> Any:
     found: Any = values
     for k, raw in enumerate(index):
         position = lists.plain(raw)
@@ -361,7 +361,7 @@ def _list_read(values: tuple[Any, ...], index: tuple[Any, ...], expr: t.Subscrip
     return found
 
 
-def _table_read(values: Any, index: tuple[Any, ...], expr: t.Subscript) -> Any:
+def _table_read(values: Any, index: tuple[Any, ...], expr: t.Expr) -> Any:
     def numbers(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(numbers(x) for x in value)
@@ -378,13 +378,10 @@ def _tensor_read(
     if env.builder is None:
         hint = "a tensor has its places on the left, where there are none too: `let s[] = ...`"
         raise fail("E0327", "an element is read outside an equation", expr.span, hint=hint)
-    declared = env.decls.get(name) if name is not None else None
-    index = index_of(subs, declared, env)
+    index = index_of(subs, env.decls.get(name) if name is not None else None, env)
     if len(index) != value.type.rank:
         raise Mismatch(f"{len(index)} subscripts on a tensor of rank {value.type.rank}", expr.span)
-    outside = None
-    if other is not None:
-        outside = as_scalar(_number(scalar(evaluate(other, env), env, other.span), other))
+    outside = None if other is None else as_scalar(_number(operand(other, env), other))
     return env.builder.read(value, tuple(as_scalar(i) for i in index), outside)
 
 
@@ -394,16 +391,11 @@ def index_of(subs: tuple[t.Expr, ...], declared: tuple[t.Expr, ...] | None, env:
     paired = declared if declared is not None and len(declared) == len(subs) else (None,) * len(subs)
     for sub, place in zip(subs, paired, strict=True):
         if isinstance(sub, t.Pack):
-            part = evaluate(sub.value, env)
-            if not isinstance(part, tuple):
-                raise fail("E0326", "`*` splices a list, and this is none", sub.span)
-            out.extend(part)
+            out.extend(spliced(sub, env))
         elif isinstance(sub, t.TupleExpr):
-            index = elements(sub.slots, env)
-            radices = _radices(sub, place, env)
-            out.append(lists.ravel(index, radices))
+            out.append(lists.ravel(elements(sub.slots, env), _radices(sub, place, env)))
         else:
-            value = scalar(evaluate(sub, env), env, sub.span)
+            value = operand(sub, env)
             if isinstance(value, tuple):
                 raise fail("E0326", "a list where one index is expected", sub.span, hint="splice it with `*`")
             out.append(value)
@@ -441,7 +433,7 @@ def _nested(expr: t.Nested, env: Env) -> Any:
     if isinstance(inner, t.Traversal):
         if _is_list(inner, env):
             values = _list_scope(inner, env)
-            return values if expr.subs is None else _list_read(values, elements(expr.subs, env), _as_subscript(expr))
+            return values if expr.subs is None else _list_read(values, elements(expr.subs, env), expr)
         from dslc.semantics.scopes import build_scope
 
         value = build_scope(inner.places, inner.body, inner.where, env, None)
@@ -453,35 +445,26 @@ def _nested(expr: t.Nested, env: Env) -> Any:
     raise fail("E0327", "this scope has a meaning only in a derivation", expr.span)
 
 
-def _as_subscript(expr: t.Nested) -> t.Subscript:
-    return t.Subscript(t.Name("scope", span=expr.span), expr.subs or (), None, span=expr.span)
-
-
 def _is_list(scope: t.Traversal, env: Env) -> bool:
     """A 1-D scope that reads no tensor is a list (language.md, semantics 11)."""
-    if len(scope.places) != 1 or not isinstance(scope.places[0], t.Binder) or scope.places[0].star:
-        return False
-    return not reads_tensor(scope.body, env)
+    match scope.places:
+        case (t.Binder(star=False),):
+            return not reads_tensor(scope.body, env)
+    return False
 
 
 def reads_tensor(expr: t.Expr, env: Env) -> bool:
     """Return whether an element of a tensor occurs in an expression: read with a subscript, or a tensor of rank 0 by its name."""
-    from dslc.semantics.walk import walk_expr
-
     for node in walk_expr(expr):
-        if isinstance(node, t.Subscript):
-            base = node.base
-            if isinstance(base, t.Name):
-                if env.has(base.id) and isinstance(env.get(base.id), Value):
-                    return True
-            elif isinstance(base, t.Call):
-                found = env.module.lookup(base.function)
-                if isinstance(found, OperatorDef):
-                    return True
-        if isinstance(node, t.Name) and env.has(node.id):
-            value = env.get(node.id)
-            if isinstance(value, Value) and value.known and value.type.rank == 0:
+        match node:
+            case t.Subscript(t.Name(name)) if env.has(name) and isinstance(env.get(name), Value):
                 return True
+            case t.Subscript(t.Call(name)) if isinstance(env.module.lookup(name), OperatorDef):
+                return True
+            case t.Name(name) if env.has(name):
+                value = env.get(name)
+                if isinstance(value, Value) and value.known and value.type.rank == 0:
+                    return True
     return False
 
 
@@ -558,17 +541,14 @@ def _scalar_call(expr: t.Call, raw: tuple[Any, ...], env: Env) -> Any:
         if len(args) == 1 and isinstance(args[0], tuple):
             return lists.fold(name, args[0])
         if name in {"min", "max"} and len(args) >= 2:
-            total = args[0]
-            for arg in args[1:]:
-                total = lists.arithmetic(name, total, arg)
-            return total
+            return functools.reduce(functools.partial(lists.arithmetic, name), args)
         if len(args) == 1 and name in {"all", "any"}:
             return args[0]
         raise fail("E0301", f"`{name}` takes a list, or for min and max several values", expr.span)
     if name in FUNCTIONS_1:
         if len(args) != 1:
             raise fail("E0301", f"`{name}` takes one argument, not {len(args)}", expr.span)
-        return lists.scalar_function(name, _arithmetic_operand(args[0], expr.args[0]))
+        return lists.scalar_function(name, _plain_operand(args[0], expr.args[0], "number"))
     if name == CONVERT:
         if len(args) != 2 or not isinstance(args[1], DType):
             raise fail("E0301", "`convert` takes a value and an element type", expr.span)
@@ -581,17 +561,13 @@ def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
     if any(isinstance(arg, str) for arg in args):
         # Python would take text for a list of its characters
         raise fail("E0301", f"`{name}` does not take text", expr.span)
-    if name == "range" and len(args) == 1 and isinstance(args[0], int) and args[0] > MAX_UNROLL:
-        raise fail("E0327", "this list has too many elements", expr.span)
+    if name == "range" and len(args) == 1 and isinstance(args[0], int):
+        _countable(args[0], expr)
     try:
         if name == "fit":
             return lists.fit(args[0], args[1], env.builder)
-        if name == "ceildiv":
-            return lists.ceildiv(args[0], args[1])
         if name == "broadcast":
             return lists.broadcast(*args, assuming=env.rules.assuming)
-        if name == "len" and isinstance(args[0], Outputs | tuple):
-            return len(args[0])
         return lists.FUNCTIONS[name](*args)
     except Mismatch as problem:
         raise problem.again(expr.span) from None
@@ -599,27 +575,29 @@ def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
         raise fail("E0301", f"`{name}` does not take these arguments", expr.span) from None
 
 
-def _shape_question(expr: t.Call, env: Env) -> Any:
-    """`rank(L)`, `shape(X)`; the rank of a pack may be known before its sizes are."""
+def _only(expr: t.Call) -> t.Expr:
     if len(expr.args) != 1:
         raise fail("E0301", f"`{expr.function}` takes one argument", expr.span)
-    inner = expr.args[0]
-    if expr.function == "rank" and isinstance(inner, t.Name) and not env.has(inner.id) and inner.id in env.ranks:
+    return expr.args[0]
+
+
+def _shape_question(expr: t.Call, env: Env) -> Any:
+    """`rank(L)`, `shape(X)`; the rank of a pack may be known before its sizes are."""
+    inner, rank = _only(expr), expr.function == "rank"
+    if rank and isinstance(inner, t.Name) and not env.has(inner.id) and inner.id in env.ranks:
         return env.ranks[inner.id]
     value = evaluate(inner, env)
     if isinstance(value, Value):
-        return value.type.rank if expr.function == "rank" else value.type.shape
-    if isinstance(value, tuple) and expr.function == "rank":
+        return value.type.rank if rank else value.type.shape
+    if isinstance(value, tuple) and rank:
         return len(value)
     if isinstance(value, int | Fraction | float | Scalar) and not isinstance(value, bool):
-        return 0 if expr.function == "rank" else ()
+        return 0 if rank else ()
     raise fail("E0301", f"`{expr.function}` takes a tensor or a pack", expr.span)
 
 
 def _predicate(expr: t.Call, env: Env) -> Any:
-    if len(expr.args) != 1:
-        raise fail("E0301", f"`{expr.function}` takes one argument", expr.span)
-    value = evaluate(expr.args[0], env)
+    value = evaluate(_only(expr), env)
     if expr.function == "constant":
         return value.constant if isinstance(value, Value) else True
     if expr.function in {"pointwise", "linear"}:
@@ -630,9 +608,7 @@ def _predicate(expr: t.Call, env: Env) -> Any:
     dtype = value.type.dtype if isinstance(value, Value) else value
     if not isinstance(dtype, DType):
         raise fail("E0301", f"`{expr.function}` takes a tensor or an element type", expr.span)
-    if expr.function == "dtype":
-        return dtype
-    return dtype.is_float if expr.function == "floating" else dtype.is_integer
+    return {"dtype": dtype, "floating": dtype.is_float}.get(expr.function, dtype.is_integer)
 
 
 def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
@@ -644,32 +620,36 @@ def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
         inner.bind(param, evaluate(arg, env))
     inner.calls = env.calls + 1
     if inner.calls > MAX_EXPANSIONS:
-        raise fail(
-            "E0317", f"`{function.name}` is expanded without end", expr.span, hint="`let` functions are never recursive"
-        )
+        hint = "`let` functions are never recursive"
+        raise fail("E0317", f"`{function.name}` is expanded without end", expr.span, hint=hint)
     return _bounded(evaluate(function.body, inner), expr)
 
 
-def _operator_call(op: OperatorDef, expr: t.Call, env: Env, args: tuple[Any, ...] | None = None) -> Any:
+def _operator_call(op: OperatorDef, expr: t.Call, env: Env, given: tuple[Any, ...]) -> Any:
     from dslc.semantics.apply import apply as apply_operator
 
-    given = elements(expr.args, env) if args is None else args
     tensors: list[Any] = []
     for position, arg in enumerate(given):
         if isinstance(arg, Outputs):
             raise fail("E0325", "this call has several results; take one with `.NAME`", expr.span)
         if isinstance(arg, Scalar) and env.rules.assuming is not None:
-            tensors.append(unknown_number(arg, _number_type(op, position, given, env.rules.assuming.dtype_of(arg))))
+            dtype = _number_type(op, position, given, env.rules.assuming.dtype_of(arg))
+            tensors.append(scope_value(Scope((), arg, dtype), ()))
+        elif isinstance(arg, tuple):
+            tensors.append(_matrix(arg, expr))
+        elif isinstance(arg, Scalar):
+            raise Undecided("an unknown size where a tensor is expected", expr.span)
+        elif arg is None or isinstance(arg, Value | bool | int | float | Fraction):
+            tensors.append(arg)
         else:
-            tensors.append(_tensor(arg, expr, env))
+            raise fail("E0326", "this is no tensor", expr.span)
+    declared = {attr.name for attr in op.attrs}
     attrs: dict[str, Any] = {}
     if expr.rest is not None:
         rest = env.get(expr.rest, expr.span)
         if not isinstance(rest, AttrSet):
             raise fail("E0326", f"`{expr.rest}` is no set of attributes", expr.span)
-        known = {attr.name for attr in op.attrs}
-        attrs.update({name: value for name, value in rest.values.items() if name in known})
-    declared = {attr.name for attr in op.attrs}
+        attrs.update({name: value for name, value in rest.values.items() if name in declared})
     for keyword in expr.kwargs:
         if keyword.name not in declared:
             raise fail("E0302", f"`{op.short}` has no attribute `{keyword.name}`", keyword.span)
@@ -685,26 +665,12 @@ def _operator_call(op: OperatorDef, expr: t.Call, env: Env, args: tuple[Any, ...
 
 
 def _attribute(value: Any) -> Any:
-    from dslc.ir.constants import number_of
-
-    if isinstance(value, Value):
-        number = number_of(value)
-        if number is None or value.type.rank:
-            raise Mismatch("a tensor where an attribute is expected")
-        return number
-    return value
-
-
-def _tensor(arg: Any, expr: t.Call, env: Env) -> Any:
-    if isinstance(arg, Value) or arg is None:
-        return arg
-    if isinstance(arg, bool | int | float | Fraction):
-        return arg
-    if isinstance(arg, Scalar):
-        raise Undecided("an unknown size where a tensor is expected", expr.span)
-    if isinstance(arg, tuple):
-        return _matrix(arg, expr)
-    raise fail("E0326", "this is no tensor", expr.span)
+    if not isinstance(value, Value):
+        return value
+    number = number_of(value)
+    if number is None or value.type.rank:
+        raise Mismatch("a tensor where an attribute is expected")
+    return number
 
 
 def _number_type(op: OperatorDef, position: int, given: Sequence[Any], dtype: DType) -> DType:
@@ -719,16 +685,8 @@ def _number_type(op: OperatorDef, position: int, given: Sequence[Any], dtype: DT
     return other if other.is_float or dtype is other else dtype
 
 
-def unknown_number(number: Scalar, dtype: DType) -> Value:
-    """An unknown number as a tensor of rank 0."""
-    return scope_value(Scope((), number, dtype), ())
-
-
 def _matrix(values: tuple[Any, ...], expr: t.Call) -> Value:
     """A nested list of numbers as a constant tensor: int64 where all are integers, else f32."""
-    import numpy as np
-
-    from dslc.ir.constants import array_value
 
     def flat(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -748,12 +706,12 @@ def _matrix(values: tuple[Any, ...], expr: t.Call) -> Value:
 
 def _field(expr: t.Field, env: Env) -> Any:
     value = evaluate(expr.call, env)
-    if isinstance(value, Outputs) and expr.name in value.names:
-        return value[value.names.index(expr.name)]
+    if isinstance(value, Outputs):
+        if expr.name in value.names:
+            return value[value.names.index(expr.name)]
+        raise fail("E0324", f"no output is named `{expr.name}`", expr.span, hint="outputs: " + ", ".join(value.names))
     if isinstance(value, Value) and isinstance(expr.call, t.Call):
         return value
-    if isinstance(value, Outputs):
-        raise fail("E0324", f"no output is named `{expr.name}`", expr.span, hint="outputs: " + ", ".join(value.names))
     raise fail("E0324", "this call has no named outputs", expr.span)
 
 

@@ -6,10 +6,11 @@ stem. Imports stay inside the library's folder or name an installed library (ent
 
 from __future__ import annotations
 
+import difflib
 import functools
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +20,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, error, instead
-from dslc.ir.scalar import Number
 from dslc.semantics.assuming import Assuming
 from dslc.semantics.definitions import (
     NO_TRAITS,
@@ -123,15 +123,15 @@ def rules_cache(rules: Rules, name: str) -> dict[Any, Any]:
 
 
 def _nearest(name: str, options: Iterable[str]) -> str:
-    close = _meant(name, options)
+    return _did_you_mean(_meant(name, options))
+
+
+def _did_you_mean(close: str | None) -> str:
     return f"did you mean `{close}`?" if close else ""
 
 
 def _meant(name: str, options: Iterable[str]) -> str | None:
-    import difflib
-
-    close = difflib.get_close_matches(name, list(options), n=1)
-    return close[0] if close else None
+    return next(iter(difflib.get_close_matches(name, list(options), n=1)), None)
 
 
 class Files:
@@ -295,10 +295,13 @@ class _Binder:
     def run(self) -> None:
         module = self._module
         for item in module.file.items:
-            if isinstance(item, t.Operator):
-                self._define(item.name, OperatorDef(f"{module.library}.{item.name}", item, module), item.span)
-            elif isinstance(item, t.Function):
-                self._define(item.name, FunctionDef(f"{module.library}.{item.name}", item, module), item.span)
+            if isinstance(item, t.Operator | t.Function):
+                kind: Any = OperatorDef if isinstance(item, t.Operator) else FunctionDef
+                if item.name in KEYWORDS:
+                    self._find("E0205", f"`{item.name}` is a reserved word", item.span)
+                if item.name in module.names:
+                    self._find("E0204", f"`{item.name}` is defined twice in this file", item.span)
+                module.names[item.name] = kind(f"{module.library}.{item.name}", item, module)
         library = module.file.header.library
         for need in library.requires if library is not None else ():
             self._findings.extend(_unmet(self._loader, need))
@@ -310,48 +313,34 @@ class _Binder:
         if self._findings:
             raise DslcError(self._findings)
 
-    def _define(self, name: str, definition: OperatorDef | FunctionDef, span: Span) -> None:
-        if name in KEYWORDS:
-            self._findings.append(Diagnostic("E0205", f"`{name}` is a reserved word", span))
-        if name in self._module.names:
-            self._findings.append(Diagnostic("E0204", f"`{name}` is defined twice in this file", span))
-        self._module.names[name] = definition
+    def _find(self, code: str, message: str, span: Span, hint: str = "", fix: Fix | None = None) -> None:
+        self._findings.append(Diagnostic(code, message, span, hint=hint, fix=fix))
 
     def _import(self, item: t.Import) -> None:
         sources = self._loader.resolve(item, self._path)
         if item.names is None:
             alias = item.alias or item.module.rsplit(".", 1)[-1]
-            if len(sources) == 1:
-                self._module.aliases[alias] = sources[0]
-            else:
+            if len(sources) > 1:
                 joined = Module(item.module, sources[0].library, sources[0].file)
                 for source in sources:
                     joined.names.update({n: d for n, d in source.names.items() if d.module is source})
-                self._module.aliases[alias] = joined
+                sources = [joined]
+            self._module.aliases[alias] = sources[0]
             return
         for name in item.names:
+            place = word_of(item, name)
             found = next((s.names[name] for s in sources if name in s.names and s.names[name].module is s), None)
             if found is None:
-                if any(_declares(s.file, name) for s in sources):
-                    continue  # a rule or test: imported for its effect, not as a name
-                options = [n for s in sources for n in s.names]
-                self._findings.append(
-                    Diagnostic(
-                        "E0202",
-                        f"`{item.module}` has no `{name}`",
-                        place := word_of(item, name),
-                        hint=_nearest(name, options),
-                        fix=instead(place, name, _meant(name, options)),
-                    )
-                )
+                # a rule or test is imported for its effect, not as a name
+                if not any(getattr(each, "name", None) == name for s in sources for each in s.file.items):
+                    close = _meant(name, [n for s in sources for n in s.names])
+                    hint, fix = _did_you_mean(close), instead(place, name, close)
+                    self._find("E0202", f"`{item.module}` has no `{name}`", place, hint, fix)
                 continue
             if name.startswith("_"):
-                self._findings.append(Diagnostic("E0206", f"`{name}` is private to its file", word_of(item, name)))
-            clash = self._module.names.get(name)
-            if clash is not None and clash is not found:
-                self._findings.append(
-                    Diagnostic("E0204", f"`{name}` is defined here and imported", word_of(item, name))
-                )
+                self._find("E0206", f"`{name}` is private to its file", place)
+            if self._module.names.setdefault(name, found) is not found:
+                self._find("E0204", f"`{name}` is defined here and imported", place)
             self._module.names[name] = found
 
 
@@ -400,8 +389,11 @@ def without(item: t.Import, name: str) -> Fix | None:
     return None if before is None else Fix(Span(source, span.start + before.start(), place.end), "")
 
 
-def _declares(file: t.File, name: str) -> bool:
-    return any(getattr(item, "name", None) == name for item in file.items)
+#: items that are found by their name, and what they define
+_DEFINED: Mapping[type[t.Node], Callable[..., Any]] = {
+    t.Operator: OperatorDef, t.Substitution: SubstitutionDef, t.Property: PropertyDef, t.Derivation: DerivationDef,
+    t.Lowering: LoweringDef, t.Ruleset: RulesetDef,
+}  # fmt: skip
 
 
 def join(modules: Iterable[Module]) -> Rules:
@@ -410,60 +402,41 @@ def join(modules: Iterable[Module]) -> Rules:
     Raises:
         DslcError: E0204 where one library defines a name twice.
     """
-    operators: dict[str, OperatorDef] = {}
-    substitutions: dict[str, SubstitutionDef] = {}
+    tables: dict[type[t.Node], dict[str, Any]] = {kind: {} for kind in _DEFINED}
     onnx: dict[str, list[OnnxClause]] = {}
-    laws: dict[str, PropertyDef] = {}
-    derivations: dict[str, DerivationDef] = {}
-    lowerings: dict[str, LoweringDef] = {}
     tests: list[TestDef] = []
-    rulesets: dict[str, RulesetDef] = {}
     is_lines: list[tuple[t.PropertyIs, Module]] = []
     findings: list[Diagnostic] = []
     modules = tuple(dict.fromkeys(modules))
 
-    def put(table: dict[str, Any], definition: Any) -> None:
-        if definition.name in table:
-            other = table[definition.name]
-            if other.module is not definition.module or other.syntax is not definition.syntax:
-                findings.append(Diagnostic("E0204", f"`{definition.name}` is defined twice", definition.syntax.span))
-        table[definition.name] = definition
+    def clause(line: t.OnnxMap | t.OnnxDef, module: Module, operator: OperatorDef | None = None) -> None:
+        statements, value = (line.statements, line.value) if isinstance(line, t.OnnxDef) else ((), None)
+        found = OnnxClause(line.op, line.since, line.until, line.inputs, line.outputs, line.attrs, statements, value, operator,
+                           module, line)  # fmt: skip
+        onnx.setdefault(line.op, []).append(found)
 
     for module in modules:
         for item in module.file.items:
             name = f"{module.library}.{getattr(item, 'name', '')}"
-            if isinstance(item, t.Operator):
-                definition = module.names[item.name]
-                assert isinstance(definition, OperatorDef)
-                put(operators, definition)
-                for line in item.statements:
-                    if isinstance(line, t.OnnxMap):
-                        clause = OnnxClause(
-                            line.op, line.since, line.until, line.inputs, line.outputs, line.attrs, (), None,
-                            definition, module, line,
-                        )  # fmt: skip
-                        onnx.setdefault(line.op, []).append(clause)
-            elif isinstance(item, t.OnnxDef):
-                clause = OnnxClause(
-                    item.op, item.since, item.until, item.inputs, item.outputs, item.attrs, item.statements, item.value,
-                    None, module, item,
-                )  # fmt: skip
-                onnx.setdefault(item.op, []).append(clause)
-            elif isinstance(item, t.Substitution):
-                put(substitutions, SubstitutionDef(name, item, module))
-            elif isinstance(item, t.Property):
-                put(laws, PropertyDef(name, item, module))
+            if isinstance(item, t.OnnxDef):
+                clause(item, module)
             elif isinstance(item, t.PropertyIs):
                 is_lines.append((item, module))
-            elif isinstance(item, t.Derivation):
-                put(derivations, DerivationDef(name, item, module))
-            elif isinstance(item, t.Lowering):
-                put(lowerings, LoweringDef(name, item, module))
             elif isinstance(item, t.Test):
                 tests.append(TestDef(name, item, module))
-            elif isinstance(item, t.Ruleset):
-                put(rulesets, RulesetDef(name, item, module))
+            elif type(item) in _DEFINED:
+                definition: Any = _DEFINED[type(item)](name, item, module)
+                if isinstance(item, t.Operator):
+                    definition = module.names[item.name]
+                    for line in item.statements:
+                        if isinstance(line, t.OnnxMap):
+                            clause(line, module, definition)
+                other = tables[type(item)].setdefault(name, definition)
+                if other.module is not definition.module or other.syntax is not definition.syntax:
+                    findings.append(Diagnostic("E0204", f"`{name}` is defined twice", item.span))
+                tables[type(item)][name] = definition
     traits: dict[str, Traits] = {}
+    laws = tables[t.Property]
     for is_line, module in is_lines:
         _add_traits(traits, is_line, module, findings)
         for law in trait_laws(is_line, module):
@@ -471,17 +444,9 @@ def join(modules: Iterable[Module]) -> Rules:
     if findings:
         raise DslcError(findings)
     return Rules(
-        modules,
-        operators,
-        substitutions,
-        {op: tuple(clauses) for op, clauses in onnx.items()},
-        traits,
-        laws,
-        derivations,
-        lowerings,
-        tuple(tests),
-        rulesets,
-    )
+        modules, tables[t.Operator], tables[t.Substitution], {op: tuple(clauses) for op, clauses in onnx.items()}, traits, laws,
+        tables[t.Derivation], tables[t.Lowering], tuple(tests), tables[t.Ruleset],
+    )  # fmt: skip
 
 
 def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, findings: list[Diagnostic]) -> None:
@@ -489,7 +454,7 @@ def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, f
     if not isinstance(target, OperatorDef):
         findings.append(Diagnostic("E0201", f"no operator is named `{line.name}` here", line.span))
         return
-    values = dict(vars_of(traits.get(target.name, NO_TRAITS)))
+    values: dict[str, Any] = {**vars(traits.get(target.name, NO_TRAITS))}
     for trait in line.traits:
         value, count = trait.value, len(target.syntax.params)
         if trait.name not in TRAITS:
@@ -510,24 +475,19 @@ def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, f
             if trait.name == "inverse":
                 values["inverse"] = other.name
         elif trait.name in {"identity", "absorbing", "zero"}:
-            values["absorbing" if trait.name == "zero" else trait.name] = _trait_number(value)
+            number = (
+                value.value
+                if isinstance(value, t.Int)
+                else Fraction(value.text)
+                if isinstance(value, t.Float)
+                else None
+            )
+            values["absorbing" if trait.name == "zero" else trait.name] = number
         elif trait.name in {"associative", "commutative", "idempotent", "involution"} and value is None:
             values[trait.name] = True
         else:
             findings.append(Diagnostic("E0209", f"`{trait.name}` is no trait of an operator", trait.span))
     traits[target.name] = Traits(**values)
-
-
-def vars_of(traits: Traits) -> dict[str, Any]:
-    return {name: getattr(traits, name) for name in Traits.__dataclass_fields__}
-
-
-def _trait_number(value: t.Expr | None) -> Number | None:
-    if isinstance(value, t.Int):
-        return value.value
-    if isinstance(value, t.Float):
-        return Fraction(value.text)
-    return None
 
 
 def load(path_or_name: str | Path) -> Rules:

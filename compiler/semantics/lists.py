@@ -5,6 +5,8 @@ Elements are numbers or integer expressions; arithmetic is elementwise, a number
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -46,10 +48,8 @@ def arithmetic(op: str, a: Any, b: Any) -> Any:
 
 def _short(value: Any) -> str:
     """A number as a message shows it: one of many digits by its first ones."""
-    text = (
-        str(value) if not isinstance(value, int | Fraction) or max(value.numerator, value.denominator) < 10**40 else ""
-    )
-    return text or "a number of many digits"
+    short = not isinstance(value, int | Fraction) or max(value.numerator, value.denominator) < 10**40
+    return str(value) if short else "a number of many digits"
 
 
 def paired(a: Any, b: Any) -> list[tuple[Any, Any]]:
@@ -64,6 +64,7 @@ def paired(a: Any, b: Any) -> list[tuple[Any, Any]]:
 
 
 def negate(value: Any) -> Any:
+    """`-value`, elementwise."""
     if isinstance(value, tuple):
         return tuple(negate(x) for x in value)
     if isinstance(value, Scalar):
@@ -85,24 +86,23 @@ def same(a: Any, b: Any) -> Any:
 
 
 def conjunction(conditions: Sequence[Any]) -> Any:
-    total: Any = True
-    for condition in conditions:
-        if condition is False:
-            return False
-        if condition is True:
-            continue
-        total = condition if total is True else plain(apply("and", as_scalar(total), as_scalar(condition)))
-    return total
+    """Conditions joined by `and`: True, False, or a condition on sizes."""
+    return _joined("and", conditions, True)
 
 
 def disjunction(conditions: Sequence[Any]) -> Any:
-    total: Any = False
+    """Conditions joined by `or`: True, False, or a condition on sizes."""
+    return _joined("or", conditions, False)
+
+
+def _joined(name: str, conditions: Sequence[Any], neutral: bool) -> Any:
+    """Conditions as one; `neutral` ones say nothing, and one of the other value decides."""
+    total: Any = neutral
     for condition in conditions:
-        if condition is True:
-            return True
-        if condition is False:
-            continue
-        total = condition if total is False else plain(apply("or", as_scalar(total), as_scalar(condition)))
+        if condition is (not neutral):
+            return condition
+        if condition is not neutral:
+            total = condition if total is neutral else plain(apply(name, as_scalar(total), as_scalar(condition)))
     return total
 
 
@@ -141,24 +141,16 @@ def choose(condition: Any, then: Any, otherwise: Any) -> Any:
 def fold(kind: str, values: List) -> Any:
     """sum, prod, max, min, any or all of a list."""
     if kind in {"any", "all"}:
-        flat: list[Any] = []
-        for value in values:
-            flat.append(fold(kind, value) if isinstance(value, tuple) else value)
+        flat = [fold(kind, value) if isinstance(value, tuple) else value for value in values]
         return conjunction(flat) if kind == "all" else disjunction(flat)
     if not values:
-        if kind == "sum":
-            return 0
-        if kind == "prod":
-            return 1
-        return float("-inf") if kind == "max" else float("inf")
+        return {"sum": 0, "prod": 1, "max": -math.inf, "min": math.inf}[kind]
     op = {"sum": "+", "prod": "*", "max": "max", "min": "min"}[kind]
-    total = values[0]
-    for value in values[1:]:
-        total = arithmetic(op, total, value)
-    return total
+    return functools.reduce(functools.partial(arithmetic, op), values)
 
 
 def scalar_function(name: str, value: Any) -> Any:
+    """A function of one value, elementwise."""
     if isinstance(value, tuple):
         return tuple(scalar_function(name, x) for x in value)
     if not isinstance(value, Scalar) and name in FOLD1:
@@ -173,6 +165,7 @@ def scalar_function(name: str, value: Any) -> Any:
 
 
 def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the first one: `-1` of rank 3 → 2."""
     found = axis + rank if axis < 0 else axis
     if not 0 <= found < rank:
         raise Mismatch(f"axis {axis} is outside a rank of {rank}")
@@ -180,6 +173,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
+    """Axes counted from the first one, none twice."""
     out = tuple(axis_of(int(axis), rank) for axis in (axes if isinstance(axes, tuple) else (axes,)))
     if len(set(out)) != len(out):
         raise Mismatch(f"axes {list(out)} repeat")
@@ -187,11 +181,10 @@ def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
 
 
 def broadcast(*shapes: List, assuming: Assuming | None = None) -> List:
+    """The common shape of tensors that broadcast."""
     rank = max(len(shape) for shape in shapes)
-    out = []
-    for column in zip(*[(1,) * (rank - len(shape)) + shape for shape in shapes], strict=True):
-        out.append(_joint(column, assuming))
-    return tuple(out)
+    columns = zip(*[(1,) * (rank - len(shape)) + shape for shape in shapes], strict=True)
+    return tuple(_joint(column, assuming) for column in columns)
 
 
 def _joint(sizes: tuple[Any, ...], assuming: Assuming | None) -> Any:
@@ -213,6 +206,7 @@ def _joint(sizes: tuple[Any, ...], assuming: Assuming | None) -> Any:
 
 
 def fit(index: List, shape: List, builder: ScopeBuilder | None) -> List:
+    """The part of an index that reads a tensor which is broadcast to it."""
     if len(shape) > len(index):
         raise Mismatch("a tensor of higher rank than the result does not broadcast")
     return tuple(_fit_one(i, size, builder) for i, size in zip(index[len(index) - len(shape) :], shape, strict=True))
@@ -227,6 +221,7 @@ def _fit_one(index: Any, size: Any, builder: ScopeBuilder | None) -> Any:
 
 
 def ravel(index: List, shape: List) -> Any:
+    """A position in a merged dimension: `(i, j)` of `(M, N)` → `i * N + j`."""
     total: Any = 0
     for i, size in paired(index, shape):
         total = arithmetic("+", arithmetic("*", total, size), i)
@@ -234,6 +229,7 @@ def ravel(index: List, shape: List) -> Any:
 
 
 def unravel(position: Any, shape: List) -> List:
+    """The parts of a position in a merged dimension, the inverse of `ravel`."""
     out: list[Any] = []
     for k in range(len(shape) - 1, -1, -1):
         if k == 0:
@@ -245,6 +241,7 @@ def unravel(position: Any, shape: List) -> List:
 
 
 def merge(rest: Any, chosen: Any, axes: Any) -> List:
+    """A list with chosen entries at some axes, and the rest at the others."""
     count = len(axes)
     rank = len(rest) + count
     places = axes_of(axes, rank)
@@ -254,32 +251,30 @@ def merge(rest: Any, chosen: Any, axes: Any) -> List:
 
 
 def without(values: List, axes: Any) -> List:
+    """A list without the entries at some axes."""
     places = set(axes_of(axes, len(values)))
     return tuple(value for k, value in enumerate(values) if k not in places)
 
 
 def only(values: List, axes: Any) -> List:
+    """The entries of a list at some axes."""
     return tuple(values[k] for k in axes_of(axes, len(values)))
 
 
-def permute(values: List, perm: List) -> List:
+def _permutation(values: List, perm: List) -> List:
     if sorted(perm) != list(range(len(values))):
         raise Mismatch(f"{list(perm)} is no permutation of {len(values)} axes")
-    return tuple(values[k] for k in perm)
+    return perm
+
+
+def permute(values: List, perm: List) -> List:
+    """A list in the order of a permutation."""
+    return tuple(values[k] for k in _permutation(values, perm))
 
 
 def unpermute(values: List, perm: List) -> List:
-    if sorted(perm) != list(range(len(values))):
-        raise Mismatch(f"{list(perm)} is no permutation of {len(values)} axes")
-    return tuple(values[perm.index(k)] for k in range(len(perm)))
-
-
-def take(values: List, count: Any) -> List:
-    return values[: int(count)]
-
-
-def drop(values: List, count: Any) -> List:
-    return values[int(count) :]
+    """A list in its order before a permutation."""
+    return tuple(values[_permutation(values, perm).index(k)] for k in range(len(perm)))
 
 
 def ceildiv(a: Any, b: Any) -> Any:
@@ -296,8 +291,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "len": len,
     "range": lambda n: tuple(range(int(n))),
     "reversed": lambda values: tuple(reversed(values)),
-    "take": take,
-    "drop": drop,
+    "take": lambda values, count: values[: int(count)],
+    "drop": lambda values, count: values[int(count) :],
     "broadcast": broadcast,
     "permute": permute,
     "unpermute": unpermute,

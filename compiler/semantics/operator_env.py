@@ -10,7 +10,7 @@ from typing import Any
 
 from dslc.errors import Span
 from dslc.ir.constants import clamped, fill, holds
-from dslc.ir.dtype import DType, TensorType
+from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Number, Scalar
 from dslc.semantics.definitions import OperatorDef
@@ -20,6 +20,7 @@ from dslc.semantics.library import Rules
 from dslc.semantics.lists import axes_of, plain
 from dslc.semantics.scopes import Ranges, build_scope, declared_by_places, ranges_of_places, ranges_of_reads
 from dslc.semantics.types import shape_of, solve
+from dslc.semantics.walk import conditions_in, dims_of, pack_name
 from dslc.syntax import tree as t
 
 MOST_ENTRIES = 10_000  #: numbers in an attribute of a declared length
@@ -72,7 +73,7 @@ def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
             pairs.append((param.type, type))
     for param in absent:
         env.bind(param.name, _default(param, env))
-    conditions = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+    conditions = conditions_in(op.syntax.statements)
     solve(pairs, conditions, env)
     return env
 
@@ -93,21 +94,15 @@ def _declared(op: OperatorDef) -> tuple[dict[str, tuple[t.Expr, ...]], Ranges]:
     equations = [s for s in op.syntax.statements if isinstance(s, t.Equation | t.Let)]
     ranges = ranges_of_reads(tuple(equations), decls)
     for statement in equations:
-        places = statement.target.places
-        if places is None:
-            continue
-        for name, found in ranges_of_places(places, decls.get(statement.target.name)).items():
+        for name, found in ranges_of_places(statement.target.places or (), decls.get(statement.target.name)).items():
             ranges.setdefault(name, found)
     for statement in equations:
-        if isinstance(statement, t.Let) and statement.target.places is not None:
-            own = {
-                **ranges,
-                **ranges_of_reads(statement.value, decls),
-                **ranges_of_places(statement.target.places, None),
-            }
-            dims = declared_by_places(statement.target.places, own)
+        target = statement.target
+        if isinstance(statement, t.Let) and target.places is not None:
+            own = {**ranges, **ranges_of_reads(statement.value, decls), **ranges_of_places(target.places, None)}
+            dims = declared_by_places(target.places, own)
             if dims is not None:
-                decls[statement.target.name] = dims
+                decls[target.name] = dims
     return decls, ranges
 
 
@@ -117,11 +112,10 @@ def bind_statements(op: OperatorDef, env: Env) -> None:
     for statement in op.syntax.statements:
         if isinstance(statement, t.Function):
             env.bind(statement.name, Closure(statement, env))
-        elif isinstance(statement, t.Let):
-            env.bind(statement.target.name, _target(statement.target, statement.value, None, env))
-        elif isinstance(statement, t.Equation):
-            output = outputs.get(statement.target.name)
-            env.bind(statement.target.name, _target(statement.target, statement.value, output, env))
+        elif isinstance(statement, t.Let | t.Equation):
+            target = statement.target
+            output = outputs.get(target.name) if isinstance(statement, t.Equation) else None
+            env.bind(target.name, _target(target, statement.value, output, env))
         elif isinstance(statement, t.LetMany | t.EquationMany):
             _bind_many(statement.names, statement.value, env)
 
@@ -147,20 +141,14 @@ def _target(target: t.Defined, value: t.Expr, output: t.Param | None, env: Env) 
         try:
             if target.places is None:
                 return evaluate(value, env)
-            dtype = shape_dtype(output, env)
-            declared = output.type.dims if output is not None and output.type is not None else None
-            return build_scope(target.places, value, None, env, dtype, declared)
+            type = output.type if output is not None else None
+            # the declared element type, where there is one
+            dtype = None if type is None else shape_of(t.TypeExpr(type.name, (), span=type.span), env).dtype
+            return build_scope(target.places, value, None, env, dtype, None if type is None else type.dims)
         finally:
             running = False
 
     return Thunk(compute)
-
-
-def shape_dtype(output: t.Param | None, env: Env) -> DType | None:
-    """The declared element type of an output, None where it has none."""
-    if output is None or output.type is None:
-        return None
-    return shape_of(t.TypeExpr(output.type.name, (), span=output.type.span), env).dtype
 
 
 def _bind_many(names: tuple[str, ...], value: t.Expr, env: Env) -> None:
@@ -171,30 +159,19 @@ def _bind_many(names: tuple[str, ...], value: t.Expr, env: Env) -> None:
             raise fail("E0325", f"{len(names)} names for {count} results", value.span)
         return found
 
-    shared = Thunk(compute)
-    cell: list[Any] = []
-
-    def one(k: int) -> Any:
-        if not cell:
-            cell.append(shared.compute())
-        return cell[0][k]
-
+    shared = functools.cache(compute)
     for k, name in enumerate(names):
-        env.bind(name, Thunk(lambda k=k: one(k)))  # type: ignore[misc]
+        env.bind(name, Thunk(lambda k=k: shared()[k]))  # type: ignore[misc]
 
 
 def _free_packs(absent: list[t.Param], pairs: list[tuple[t.TypeExpr, TensorType]], env: Env) -> None:
     """Packs that occur only in parameters that were left out are empty."""
-    used = {
-        element.value.id
-        for pattern, _ in pairs
-        for element in pattern.dims or ()
-        if isinstance(element, t.Pack) and isinstance(element.value, t.Name)
-    }
+    used = {pack_name(element) for pattern, _ in pairs for element in pattern.dims or ()}
     for param in absent:
-        for element in (param.type.dims or ()) if param.type is not None else ():
-            if isinstance(element, t.Pack) and isinstance(element.value, t.Name) and element.value.id not in used:
-                env.bind(element.value.id, ())
+        for element in dims_of(param.type):
+            name = pack_name(element)
+            if name is not None and name not in used:
+                env.bind(name, ())
 
 
 def _number_type(param: t.Param, number: Number, pairs: list[tuple[t.TypeExpr, TensorType]]) -> TensorType:
@@ -202,13 +179,11 @@ def _number_type(param: t.Param, number: Number, pairs: list[tuple[t.TypeExpr, T
     for pattern, actual in pairs:
         if pattern.name == name:
             return TensorType(actual.dtype, ())
-    from dslc.ir.dtype import DTYPES
-
     if name in DTYPES:
         return TensorType(DTYPES[name], ())
-    if isinstance(number, bool):
-        return TensorType(DType.BOOL, ())
-    return TensorType(DType.I64 if isinstance(number, int) else DType.F32, ())
+    return TensorType(
+        DType.BOOL if isinstance(number, bool) else DType.I64 if isinstance(number, int) else DType.F32, ()
+    )
 
 
 def _default(param: t.Param, env: Env) -> Thunk:
@@ -235,9 +210,8 @@ def bind_attributes(op: OperatorDef, attrs: Mapping[str, Any], args: Sequence[Ar
         EvalError: E0302 for an attribute that the operator does not have.
     """
     declared = {attr.name for attr in op.attrs}
-    for name in attrs:
-        if name not in declared:
-            raise fail("E0302", f"`{op.short}` has no attribute `{name}`", None)
+    for name in [name for name in attrs if name not in declared]:
+        raise fail("E0302", f"`{op.short}` has no attribute `{name}`", None)
     rank = next((arg.type.rank for arg in args if isinstance(arg, Value) and arg.known), 0)
     for attr in op.attrs:
         env.bind(attr.name, _attribute(attr, attrs, rank, env))
@@ -267,13 +241,16 @@ def normalise(attr: t.Attr, raw: Any, rank: int, env: Env) -> Any:
     """
     type = attr.type
     kind = type.name
-    wrong = fail("E0304", f"the attribute `{attr.name}` is `{type.span.text}`, and this is {_say(raw)}", None)
+    said = "a list" if isinstance(raw, tuple) else f'"{raw}"' if isinstance(raw, str) else str(raw)
+    wrong = fail("E0304", f"the attribute `{attr.name}` is `{type.span.text}`, and this is {said}", None)
     if kind in {"ints", "floats", "axes", "permutation"} or type.dims is not None:
         values = raw if isinstance(raw, tuple) else None
         if type.dims is not None:
             count = entries(type, env)
             values = values if values is not None else (raw,) * count
-            if len(values) != count and not _any_length(type):
+            # `int[2]`: two numbers as declared, any count where the operator is used with more results (semantics 20)
+            any_length = len(type.dims) == 1 and isinstance(type.dims[0], t.Int)
+            if len(values) != count and not any_length:
                 raise Mismatch(f"`{attr.name}` has {len(values)} entries where {count} are expected")
         elif values is None:
             values = (raw,)
@@ -303,54 +280,30 @@ def entries(type: t.TypeExpr, env: Env) -> int:
     return count
 
 
-def _any_length(type: t.TypeExpr) -> bool:
-    """`int[2]`: two numbers as declared, any count where the operator is used with more results (semantics 20)."""
-    return type.dims is not None and len(type.dims) == 1 and isinstance(type.dims[0], t.Int)
-
-
-def _say(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "a list"
-    if isinstance(value, str):
-        return f'"{value}"'
-    return str(value)
-
-
 def _one(kind: str, value: Any, wrong: Exception) -> Any:
     value = plain(value)
+    fits = False
     if kind == "bool":
-        if isinstance(value, bool) or value in (0, 1):
-            return bool(value)
+        fits = isinstance(value, bool) or value in (0, 1)
+        value = bool(value) if fits else value
+    elif kind == "int":
+        infinite = isinstance(value, float) and math.isinf(value)
+        if isinstance(value, Fraction | float) and not infinite and value == int(value):
+            value = int(value)
+        fits = not isinstance(value, bool) and (infinite or isinstance(value, int | Scalar))
+    elif kind == "float":
+        fits = not isinstance(value, bool | str | tuple | DType)
+        if isinstance(value, float) and math.isfinite(value):
+            value = plain(Fraction(repr(value)))
+    elif kind in {"dtype", "string"}:
+        fits = isinstance(value, DType if kind == "dtype" else str)
+    if not fits:
         raise wrong
-    if kind == "int":
-        if isinstance(value, bool):
-            raise wrong
-        if isinstance(value, Fraction | float) and not math.isinf(value) and value == int(value):
-            return int(value)
-        if isinstance(value, int | Scalar) or (isinstance(value, float) and math.isinf(value)):
-            return value
-        raise wrong
-    if kind == "float":
-        if isinstance(value, bool | str | tuple | DType):
-            raise wrong
-        if isinstance(value, float) and not (math.isinf(value) or math.isnan(value)):
-            return plain(Fraction(repr(value)))
-        return value
-    if kind == "dtype":
-        if isinstance(value, DType):
-            return value
-        raise wrong
-    if kind == "string":
-        if isinstance(value, str):
-            return value
-        raise wrong
-    raise wrong
+    return value
 
 
 def outward(attr: t.Attr, value: Any) -> Any:
     """A normalised attribute as it is stored in a Call: floats as floats."""
-    if attr.type.name in {"float", "floats"}:
-        if isinstance(value, tuple):
-            return tuple(float(v) if not isinstance(v, Scalar) else v for v in value)
-        return float(value) if not isinstance(value, Scalar) else value
-    return value
+    if attr.type.name not in {"float", "floats"} or isinstance(value, Scalar):
+        return value
+    return tuple(outward(attr, one) for one in value) if isinstance(value, tuple) else float(value)

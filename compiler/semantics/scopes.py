@@ -8,13 +8,12 @@ from typing import Any
 from dslc.ir.dtype import DType
 from dslc.ir.element import scalar_dtype
 from dslc.ir.graph import Scope, Value, scope_value
-from dslc.ir.scalar import as_scalar, iterator
+from dslc.ir.scalar import as_scalar, traversal
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Closure, Env, ScopeBuilder, Thunk, fail
-from dslc.semantics.evaluate import MAX_EXPANSIONS as EVALUATE_MAX_EXPANSIONS
-from dslc.semantics.evaluate import evaluate, range_of, scalar
+from dslc.semantics.evaluate import MAX_EXPANSIONS, bind_iterators, evaluate, operand
 from dslc.semantics.types import dim
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import binders_of, dims_of, nodes, pack_name
 from dslc.syntax import tree as t
 
 Ranges = dict[str, t.Expr]
@@ -26,18 +25,15 @@ Ranges = dict[str, t.Expr]
 def ranges_of_places(places: tuple[t.Place, ...], declared: tuple[t.Expr, ...] | None) -> Ranges:
     """Ranges of the iterators on the left of an equation: given, or the declared dimension in that place."""
     out: Ranges = {}
-    dims: tuple[t.Expr | None, ...] = (
-        declared if declared is not None and len(declared) == len(places) else (None,) * len(places)
-    )
+    dims = declared if declared is not None and len(declared) == len(places) else (None,) * len(places)
     for place, dimension in zip(places, dims, strict=True):
-        if isinstance(place, t.Binder):
-            _put(out, place, dimension)
-        elif isinstance(dimension, t.TupleExpr) and len(dimension.slots) == len(place.places):
-            for binder, slot in zip(place.places, dimension.slots, strict=True):
-                _put(out, binder, slot)
-        else:
-            for binder in place.places:
-                _put(out, binder, None)
+        binders = binders_of((place,))
+        slots: tuple[t.Expr | None, ...] = (dimension,)
+        if isinstance(place, t.TuplePlace):
+            merged = isinstance(dimension, t.TupleExpr) and len(dimension.slots) == len(binders)
+            slots = dimension.slots if merged and isinstance(dimension, t.TupleExpr) else (None,) * len(binders)
+        for binder, slot in zip(binders, slots, strict=True):
+            _put(out, binder, slot)
     return out
 
 
@@ -53,12 +49,12 @@ def _put(out: Ranges, binder: t.Binder, dimension: t.Expr | None) -> None:
 def ranges_of_reads(root: Any, decls: Mapping[str, tuple[t.Expr, ...]]) -> Ranges:
     """Indices that stand alone in a declared dimension of a tensor that is read, or that are given a range somewhere."""
     out: Ranges = {}
-    for node in walk_expr(root):
-        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in decls:
-            _zip_subs(out, node.subs, decls[node.base.id])
-    for node in walk_expr(root):
-        if isinstance(node, t.Binder) and node.range is not None:
-            out.setdefault(node.name, node.range)
+    for read in nodes(t.Subscript, root):
+        if isinstance(read.base, t.Name) and read.base.id in decls:
+            _zip_subs(out, read.subs, decls[read.base.id])
+    for binder in nodes(t.Binder, root):
+        if binder.range is not None:
+            out.setdefault(binder.name, binder.range)
     return out
 
 
@@ -78,16 +74,10 @@ def declared_by_places(places: tuple[t.Place, ...], ranges: Mapping[str, t.Expr]
     """The dimensions of a `let` scope, so that its readers may leave ranges out."""
     out: list[t.Expr] = []
     for place in places:
-        if isinstance(place, t.TuplePlace):
-            slots = [_slot(binder, ranges) for binder in place.places]
-            if any(slot is None for slot in slots):
-                return None
-            out.append(t.TupleExpr(tuple(s for s in slots if s is not None), span=place.span))
-        else:
-            slot = _slot(place, ranges)
-            if slot is None:
-                return None
-            out.append(slot)
+        slots = tuple(found for binder in binders_of((place,)) if (found := _slot(binder, ranges)) is not None)
+        if len(slots) < len(binders_of((place,))):
+            return None
+        out.append(t.TupleExpr(slots, span=place.span) if isinstance(place, t.TuplePlace) else slots[0])
     return tuple(out)
 
 
@@ -119,22 +109,20 @@ def build_scope(
     inner = env.child()
     inner.builder = builder = ScopeBuilder()
     inner.depth = 0
-    inner.ranges = {
-        **env.ranges,
-        **ranges_of_reads(body, env.decls),
-        **ranges_of_places(places, declared),
-    }
+    inner.ranges = {**env.ranges, **ranges_of_reads(body, env.decls), **ranges_of_places(places, declared)}
     extents: list[Any] = []
     groups: list[int] = []
+
+    def fresh(size: Any) -> Any:
+        here = traversal(len(extents))
+        extents.append(size)
+        builder.extents[here] = size
+        return here
+
     for place in places:
-        if isinstance(place, t.TuplePlace):
-            before = len(extents)
-            for binder in place.places:
-                _bind_place(binder, inner, builder, extents)
-            groups.append(len(extents) - before)
-        else:
-            groups.extend([1] * _bind_place(place, inner, builder, extents))
-    value = scalar(evaluate(body, inner), inner, body.span)
+        counts = [len(bind_iterators(binder, inner, fresh)) for binder in binders_of((place,))]
+        groups.extend([sum(counts)] if isinstance(place, t.TuplePlace) else [1] * counts[0])
+    value = operand(body, inner)
     if isinstance(value, tuple):
         raise fail("E0326", "a list where one value is expected", body.span)
     if isinstance(value, str | DType):
@@ -143,26 +131,9 @@ def build_scope(
     operands = tuple(builder.operands)
     if dtype is None:
         dtype = scalar_dtype(expression, tuple(operand.type.dtype for operand in operands))
-    scope = Scope(
-        tuple(dim(extent) for extent in extents),
-        expression,
-        dtype,
-        None if all(count == 1 for count in groups) else tuple(groups),
-    )
+    merged = None if all(count == 1 for count in groups) else tuple(groups)
+    scope = Scope(tuple(dim(extent) for extent in extents), expression, dtype, merged)
     return scope_value(scope, operands)
-
-
-def _bind_place(binder: t.Binder, inner: Env, builder: ScopeBuilder, extents: list[Any]) -> int:
-    found = range_of(binder, inner)
-    sizes = found if isinstance(found, tuple) else (found,)
-    fresh = []
-    for size in sizes:
-        here = iterator(f"i{len(extents)}")
-        extents.append(size)
-        builder.extents[here] = size
-        fresh.append(here)
-    inner.bind(binder.name, tuple(fresh) if binder.star else fresh[0])
-    return len(fresh)
 
 
 # ---- operators called on values --------------------------------------------------------------------------------
@@ -181,7 +152,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
         raise problem
     inner = Env(op.module, env.rules)
     inner.builder, inner.depth, inner.calls = env.builder, env.depth, env.calls + 1
-    if inner.calls > EVALUATE_MAX_EXPANSIONS:
+    if inner.calls > MAX_EXPANSIONS:
         raise fail("E0317", f"`{op.short}` is expanded without end", expr.span)
     for k, param in enumerate(params):
         if k < len(args):
@@ -190,10 +161,11 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
             inner.bind(param.name, evaluate(param.default, env))
         else:
             raise problem
-        for dimension in param.type.dims or () if param.type else ():
-            if not (isinstance(dimension, t.Pack) and isinstance(dimension.value, t.Name)):
+        for dimension in dims_of(param.type):
+            name = pack_name(dimension)
+            if name is None:
                 raise problem
-            inner.bind(dimension.value.id, ())
+            inner.bind(name, ())
     equation: t.Equation | None = None
     for statement in op.syntax.statements:
         if isinstance(statement, t.Attr) and statement.default is not None:

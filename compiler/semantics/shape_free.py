@@ -6,7 +6,7 @@ from typing import Any
 
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
 from dslc.semantics.library import Rules, rules_cache
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import dims_of, nodes, pack_name
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1
 
@@ -40,7 +40,7 @@ def _pointwise(op: OperatorDef, rules: Rules) -> bool:
         return False
     scalars = {param.name for param in op.syntax.params if param.type is not None and param.type.dims == ()}
     tensors = {param.name for param in op.syntax.params} - scalars
-    sizes = {node.id for param in op.syntax.params for node in walk_expr(param.type) if isinstance(node, t.Name)}
+    sizes = {node.id for param in op.syntax.params for node in nodes(t.Name, param.type)}
     # what an element may not depend on: its position, ranks and sizes, and other elements
     elsewhere = {place.name} | sizes | tensors
     bodies: list[Any] = []
@@ -84,12 +84,7 @@ def _of_elements(node: Any, elsewhere: set[str], tensors: set[str], index: str, 
 
 def _keeps_shape(op: OperatorDef) -> bool:
     """The result's shape is a parameter's, or the broadcast of several: no attribute changes it."""
-    packs = {
-        element.value.id
-        for param in op.syntax.params
-        for element in (param.type.dims or () if param.type is not None else ())
-        if isinstance(element, t.Pack) and isinstance(element.value, t.Name)
-    }
+    packs = {pack_name(element) for param in op.syntax.params for element in dims_of(param.type)}
     type = op.syntax.outputs[0].type
     if type is None or type.dims is None or len(type.dims) != 1 or not isinstance(type.dims[0], t.Pack):
         return False

@@ -11,7 +11,7 @@ from dataclasses import replace
 from dslc.errors import Span
 from dslc.semantics.checks.terms import substituted
 from dslc.semantics.definitions import Module, OperatorDef, PropertyDef
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import conditions_in, names_in, nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS
 
@@ -40,12 +40,12 @@ class _Writer:
         self.name, self.op, self.trait, self.other = name, op, trait, other
         self.span: Span = trait.span
         self.params = op.syntax.params
-        known = {node.id for p in self.params for node in walk_expr(p.type) if isinstance(node, t.Name)}
+        known = {node.id for p in self.params for node in nodes(t.Name, p.type)}
         attrs = {attr.name for attr in op.attrs}
         # a type that attributes take part in is that of the results only; any shape stands for it, as the operator checks it again
         self.plain = all(p.type is not None and p.type.dims is not None for p in self.params) and not known & attrs
         kept = known | attrs | CONSTANTS | {p.type.name for p in self.params if p.type is not None}
-        conditions = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+        conditions = conditions_in(op.syntax.statements)
         self.guards = tuple(c for c in conditions if self.plain and self._names(c) <= kept)
 
     def law(self) -> t.Property | None:
@@ -107,8 +107,8 @@ class _Writer:
 
     def _third(self, second: t.Param) -> tuple[t.Param, t.Expr]:
         """Another operand as the second one, with names of its own for those sizes that the first one does not have."""
-        first = {node.id for node in walk_expr(self._param(0).type) if isinstance(node, t.Name)}
-        own = [node.id for node in walk_expr(second.type) if isinstance(node, t.Name) and node.id not in first]
+        first = names_in(self._param(0).type)
+        own = [node.id for node in nodes(t.Name, second.type) if node.id not in first]
         new: Mapping[str, t.Expr] = {name: t.Name(f"{name}_2", span=self.span) for name in own}
         name = f"{second.name}_2"
         param = replace(second, name=name, type=substituted(second.type, new))
@@ -123,9 +123,8 @@ class _Writer:
     def _told(self, name: str) -> t.Expr:
         """The list that a guard sets an attribute equal to, else the attribute."""
         for guard in self.guards:
-            if isinstance(guard, t.Compare) and guard.ops == ("==",):
-                one, other = guard.operands
-                if isinstance(one, t.Name) and one.id == name and isinstance(other, t.ListExpr):
+            match guard:
+                case t.Compare((t.Name(one), t.ListExpr() as other), ("==",)) if one == name:
                     return other
         return t.Name(name, span=self.span)
 
@@ -133,7 +132,7 @@ class _Writer:
         return t.Call(self.name, args, tuple(self._keyword(attr.name) for attr in self.op.attrs), None, span=self.span)
 
     def _names(self, condition: t.Expr) -> set[str]:
-        return {node.id for node in walk_expr(condition) if isinstance(node, t.Name)}
+        return names_in(condition)
 
     def _property(self, params: tuple[t.Param, ...], *equations: tuple[t.Expr, t.Expr]) -> t.Property:
         laws = tuple(t.Compare(sides, ("==",), span=self.span) for sides in equations)

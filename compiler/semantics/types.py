@@ -9,9 +9,10 @@ from dslc.ir.dtype import DTYPES, Dim, DType, TensorType
 from dslc.ir.graph import product
 from dslc.ir.scalar import Num, Scalar, as_scalar
 from dslc.semantics.assuming import holds
-from dslc.semantics.env import Env, EvalError, Mismatch, MismatchKind, Unbound, fail, unbound
-from dslc.semantics.evaluate import evaluate, truth
+from dslc.semantics.env import Env, EvalError, Mismatch, MismatchKind, Unbound, unbound
+from dslc.semantics.evaluate import evaluate, spliced, truth
 from dslc.semantics.lists import arithmetic, plain, same
+from dslc.semantics.walk import pack_name
 from dslc.syntax import tree as t
 
 Pair = tuple[t.TypeExpr, TensorType]
@@ -58,7 +59,7 @@ def solve(pairs: Sequence[Pair], conditions: Sequence[t.Expr], env: Env) -> None
         # a type that is not solved yet may have bound some of its sizes
         progress = progress or len(env.values) > known
     for pattern, actual in open_pairs:
-        raise Mismatch(f"the sizes of {actual} do not determine {_show_type(pattern)}", pattern.span)
+        raise Mismatch(f"the sizes of {actual} do not determine {pattern.span.text}", pattern.span)
     for condition in open_conditions:
         try:
             evaluate(condition, env)
@@ -66,20 +67,14 @@ def solve(pairs: Sequence[Pair], conditions: Sequence[t.Expr], env: Env) -> None
             raise unbound(unknown, condition.span) from None
 
 
-def _show_type(pattern: t.TypeExpr) -> str:
-    return pattern.span.text
-
-
 def _bind_dtype(name: str, dtype: DType, env: Env) -> None:
     if name in DTYPES:
         if DTYPES[name] is not dtype:
             raise Mismatch(f"{dtype} where {name} is expected")
-        return
-    if env.has(name):
-        if env.get(name) is not dtype:
-            raise Mismatch(f"{dtype} and {env.get(name)} where both are `{name}`")
-        return
-    env.bind(name, dtype)
+    elif not env.has(name):
+        env.bind(name, dtype)
+    elif env.get(name) is not dtype:
+        raise Mismatch(f"{dtype} and {env.get(name)} where both are `{name}`")
 
 
 def _known(expr: t.Expr, env: Env) -> Any:
@@ -90,17 +85,13 @@ def _known(expr: t.Expr, env: Env) -> Any:
         return None
 
 
-def _pack_name(element: t.Expr) -> str | None:
-    return element.value.id if isinstance(element, t.Pack) and isinstance(element.value, t.Name) else None
-
-
 def _width(element: t.Expr, env: Env) -> int | None:
     if not isinstance(element, t.Pack):
         return 1
     value = _known(element.value, env)
     if value is not None:
         return len(value)
-    name = _pack_name(element)
+    name = pack_name(element)
     return env.ranks.get(name) if name is not None else None
 
 
@@ -124,7 +115,7 @@ def _match_dims(dims: tuple[t.Expr, ...], shape: tuple[Dim, ...], env: Env) -> b
         part = shape[at : at + (width or 0)]
         at += width or 0
         if isinstance(element, t.Pack):
-            name = _pack_name(element)
+            name = pack_name(element)
             if name is not None and not env.has(name):
                 env.bind(name, part)
                 env.ranks.setdefault(name, len(part))
@@ -150,11 +141,15 @@ def _match_dim(element: t.Expr, size: Dim, env: Env) -> bool:
     if isinstance(element, t.TupleExpr):
         return _match_tuple(element, size, env)
     value = _known(element, env)
-    if value is not None:
-        if not holds(same(value, size), env.rules.assuming):
-            raise Mismatch(f"size {size} where {value} is expected")
-        return True
-    return _solve_linear(element, size, env)
+    if value is None:
+        return _solve_linear(element, size, env)
+    _require(value, size, env)
+    return True
+
+
+def _require(value: Any, size: Dim, env: Env) -> None:
+    if not holds(same(value, size), env.rules.assuming):
+        raise Mismatch(f"size {size} where {value} is expected")
 
 
 def _match_tuple(element: t.TupleExpr, size: Dim, env: Env) -> bool:
@@ -171,27 +166,24 @@ def _match_tuple(element: t.TupleExpr, size: Dim, env: Env) -> bool:
             known.append(dim(value))
     total = product(known)
     if not open_slots:
-        if not holds(same(total, size), env.rules.assuming):
-            raise Mismatch(f"size {size} where {total} is expected")
+        _require(total, size, env)
         return True
     slot = open_slots[0]
     if len(open_slots) > 1 or not isinstance(slot, t.Name):
         return False
+    quotient: Any
     if isinstance(size, int) and isinstance(total, int):
         if total == 0 or size % total:
             raise Mismatch(f"size {size} is no multiple of {total}")
-        env.bind(slot.id, size // total)
-        return True
-    if total == 1:
-        env.bind(slot.id, size)
-        return True
-    assuming = env.rules.assuming
-    if assuming is not None:
-        env.bind(slot.id, plain(assuming.quotient(as_scalar(size), as_scalar(total))))
-        return True
-    quotient = arithmetic("//", size, total)
-    if same(arithmetic("*", quotient, total), size) is not True:
-        raise Mismatch(f"size {size} is not known to be a multiple of {total}")
+        quotient = size // total
+    elif total == 1:
+        quotient = size
+    elif env.rules.assuming is not None:
+        quotient = plain(env.rules.assuming.quotient(as_scalar(size), as_scalar(total)))
+    else:
+        quotient = arithmetic("//", size, total)
+        if same(arithmetic("*", quotient, total), size) is not True:
+            raise Mismatch(f"size {size} is not known to be a multiple of {total}")
     env.bind(slot.id, quotient)
     return True
 
@@ -211,12 +203,12 @@ def _solve_linear(element: t.Expr, size: Dim, env: Env) -> bool:
     unknown = [name for name in sorted(_names(element)) if not env.has(name)]
     if len(unknown) != 1:
         return False
-    trial = env.child()
-    trial.bind(unknown[0], 0)
-    base = _known(element, trial)
-    trial = env.child()
-    trial.bind(unknown[0], 1)
-    step = _known(element, trial)
+    trials = []
+    for number in (0, 1):
+        trial = env.child()
+        trial.bind(unknown[0], number)
+        trials.append(_known(element, trial))
+    base, step = trials
     if base is None or step is None:
         return False
     slope = plain(arithmetic("-", step, base))
@@ -237,8 +229,7 @@ def _try_condition(condition: t.Expr, env: Env) -> str:
     """'done' where the condition holds, 'bound' where it bound a name, '' where too little is known."""
     if isinstance(condition, t.Compare) and condition.ops == ("==",):
         left, right = condition.operands
-        bound = bind_equal(left, right, env) or bind_equal(right, left, env)
-        if bound:
+        if bind_equal(left, right, env) or bind_equal(right, left, env):
             return "bound"
     try:
         value = truth(evaluate(condition, env))
@@ -288,24 +279,18 @@ def shape_of(type: t.TypeExpr, env: Env) -> TensorType:
     Raises:
         Unbound, Mismatch
     """
-    if type.name in DTYPES:
-        dtype = DTYPES[type.name]
-    else:
-        found = env.get(type.name, type.span)
-        if not isinstance(found, DType):
-            raise EvalError([])
-        dtype = found
+    dtype = DTYPES[type.name] if type.name in DTYPES else env.get(type.name, type.span)
+    if not isinstance(dtype, DType):
+        raise EvalError([])
     return TensorType(dtype, shape_from(type.dims or (), env))
 
 
 def shape_from(dims: tuple[t.Expr, ...], env: Env) -> tuple[Dim, ...]:
+    """The sizes that declared dimensions stand for, packs spliced."""
     out: list[Dim] = []
     for element in dims:
         if isinstance(element, t.Pack):
-            values = evaluate(element.value, env)
-            if not isinstance(values, tuple):
-                raise fail("E0326", "`*` splices a list, and this is none", element.span)
-            out.extend(dim(value) for value in values)
+            out.extend(dim(value) for value in spliced(element, env))
         elif isinstance(element, t.TupleExpr):
             out.append(product(shape_from(element.slots, env)))
         else:

@@ -15,7 +15,7 @@ from itertools import chain, combinations, pairwise, permutations
 from typing import Any
 
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import names_in, nodes, walk_expr
 from dslc.syntax import tree as t
 
 SIZES: tuple[int, ...] = (1, 2, 3, 4, 5, 8)  #: sizes that are drawn most
@@ -180,7 +180,7 @@ def texts(op: OperatorDef, attr: t.Attr) -> tuple[str, ...]:
     if isinstance(attr.default, t.Str):
         found[attr.default.value] = None
     elif attr.default is not None:
-        found.update((part.value, None) for part in walk_expr(attr.default) if isinstance(part, t.Str))
+        found.update((part.value, None) for part in nodes(t.Str, attr.default))
     statements = tuple(s for s in op.syntax.statements if not isinstance(s, (*_SKIPPED, t.Attr)))
     _compared(op.module, statements, attr.name, found, set())
     found[OTHER_TEXT] = None
@@ -193,10 +193,8 @@ def _compared(module: Module, root: Any, name: str, found: dict[str, None], seen
         return
     seen.add((id(root), name))
     for node in walk_expr(root):
-        if isinstance(node, t.Compare) and any(
-            isinstance(part, t.Name) and part.id == name for part in walk_expr(node)
-        ):
-            found.update((part.value, None) for part in walk_expr(node) if isinstance(part, t.Str))
+        if isinstance(node, t.Compare) and name in names_in(node):
+            found.update((part.value, None) for part in nodes(t.Str, node))
         called = module.lookup(node.function) if isinstance(node, t.Call) else None
         if isinstance(node, t.Call) and isinstance(called, FunctionDef):
             for param, arg in zip(called.syntax.params, node.args, strict=False):

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from dslc.errors import Span
+from dslc.errors import Diagnostic
 from dslc.syntax import tree as t
 
 
@@ -77,9 +77,7 @@ def _function(name: str, found: Mapping[str, Any]) -> VendorFunction:
 def function_named(name: str) -> VendorFunction | None:
     """A function with the parameters that the installed binding declares, or those of the snapshot; None: no vendor has it."""
     known = functions().get(name)
-    if known is None:
-        return None
-    return installed(known) or known
+    return None if known is None else installed(known) or known
 
 
 def installed(known: VendorFunction) -> VendorFunction | None:
@@ -159,55 +157,45 @@ def _parts(text: str) -> Iterator[str]:
 # ---- what is wrong with a call ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CallProblem:
-    """A problem with a call: a code, words, a place, a hint."""
-
-    code: str
-    message: str
-    span: Span
-    hint: str = ""
-
-
-def wrong(call: t.CallVendor, tensors: frozenset[str]) -> Iterator[CallProblem]:
+def wrong(call: t.CallVendor, tensors: frozenset[str]) -> Iterator[Diagnostic]:
     """Deviations of a call from its function's declaration; `tensors` are the names of the lowering's tensors."""
     function = function_named(call.function)
     if function is None:
-        yield CallProblem(
-            "E0704", f"no vendor has a function `{call.function}`", call.span, "one of " + ", ".join(functions())
+        yield Diagnostic(
+            "E0704", f"no vendor has a function `{call.function}`", call.span, hint="one of " + ", ".join(functions())
         )
         return
     given: set[str] = set()
     for entry in call.attrs:
         parameter = function.parameter(entry.name)
         if parameter is None:
-            yield CallProblem(
+            yield Diagnostic(
                 "E0705", f"`{call.function}` has no argument `{entry.name}`", entry.span,
-                "it has " + ", ".join(one.name for one in function.parameters),
+                hint="it has " + ", ".join(one.name for one in function.parameters),
             )  # fmt: skip
             continue
         if entry.name in given:
-            yield CallProblem("E0705", f"the argument `{entry.name}` is given twice", entry.span)
+            yield Diagnostic("E0705", f"the argument `{entry.name}` is given twice", entry.span)
         given.add(entry.name)
         yield from _misfit(parameter, entry.value, tensors)
     missing = [one.name for one in function.parameters if one.name not in given and not one.optional]
     if missing:
-        yield CallProblem(
+        yield Diagnostic(
             "E0705", f"`{call.function}` also takes {', '.join(f'`{name}`' for name in missing)}", call.span
         )
 
 
-def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Iterator[CallProblem]:
+def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Iterator[Diagnostic]:
     if isinstance(value, t.Conditional):
         yield from _misfit(parameter, value.then, tensors)
         yield from _misfit(parameter, value.otherwise, tensors)
         return
     if isinstance(value, t.Str):
         if parameter.kind is not Kind.WORD:
-            yield CallProblem("E0706", f"`{parameter.name}` is {parameter.kind.words}, not a text", value.span)
+            yield Diagnostic("E0706", f"`{parameter.name}` is {parameter.kind.words}, not a text", value.span)
         elif parameter.words and value.value not in parameter.words:
             words = "one of " + ", ".join(parameter.words)
-            yield CallProblem("E0706", f'`{parameter.name}` is never "{value.value}"', value.span, words)
+            yield Diagnostic("E0706", f'`{parameter.name}` is never "{value.value}"', value.span, hint=words)
         return
     tensor = isinstance(value, t.Name) and value.id in tensors
     number, listed = isinstance(value, t.Int | t.Float), isinstance(value, t.ListExpr)
@@ -217,4 +205,4 @@ def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Ite
         Kind.INT: not (tensor or listed or isinstance(value, t.Float)), Kind.FLOAT: not (tensor or listed),
     }  # fmt: skip
     if not fits[parameter.kind]:
-        yield CallProblem("E0706", f"`{parameter.name}` is {parameter.kind.words}", value.span)
+        yield Diagnostic("E0706", f"`{parameter.name}` is {parameter.kind.words}", value.span)

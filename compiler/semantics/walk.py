@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
-from dslc.syntax.tree import Node
+from dslc.syntax import tree as t
 
+N = TypeVar("N", bound=t.Node)
 # the attributes of each kind of node that may hold others
-_PARTS: dict[type[Node], tuple[str, ...]] = {}
+_PARTS: dict[type[t.Node], tuple[str, ...]] = {}
 
 
-def walk_expr(root: Any) -> Iterator[Node]:
+def walk_expr(root: Any) -> Iterator[t.Node]:
     """Every node below a syntax node (or a tuple of them), parents first, in the order of the text."""
     stack: list[Any] = [root]
     while stack:
         node = stack.pop()
         if isinstance(node, tuple):
             stack.extend(reversed(node))
-        elif isinstance(node, Node):
+        elif isinstance(node, t.Node):
             yield node
             kind = type(node)
             if kind not in _PARTS:
@@ -27,5 +28,35 @@ def walk_expr(root: Any) -> Iterator[Node]:
                 _PARTS[kind] = tuple(f.name for f in reversed(fields(kind)) if f.name not in {"span", "source"})
             for name in _PARTS[kind]:
                 value = getattr(node, name)
-                if isinstance(value, tuple | Node):
+                if isinstance(value, tuple | t.Node):
                     stack.append(value)
+
+
+def nodes(kind: type[N], root: Any) -> Iterator[N]:
+    """The nodes of one kind below a syntax node, in the order of `walk_expr`."""
+    return (node for node in walk_expr(root) if isinstance(node, kind))
+
+
+def names_in(root: Any) -> set[str]:
+    """The names that an expression reads, dotted ones whole."""
+    return {node.id for node in nodes(t.Name, root)}
+
+
+def dims_of(type: t.TypeExpr | None) -> tuple[t.Expr, ...]:
+    """The declared dimensions of a type; none where it has none, or there is no type."""
+    return (type.dims or ()) if type is not None else ()
+
+
+def pack_name(element: t.Expr) -> str | None:
+    """The name of a pack: `*S` → `S`; None for everything else."""
+    return element.value.id if isinstance(element, t.Pack) and isinstance(element.value, t.Name) else None
+
+
+def binders_of(places: Iterable[t.Place] | None) -> list[t.Binder]:
+    """The iterators of places, merged dimensions taken apart: `[i, (g, c)]` → `i, g, c`."""
+    return [each for one in places or () for each in (one.places if isinstance(one, t.TuplePlace) else (one,))]
+
+
+def conditions_in(statements: Iterable[t.Node]) -> tuple[t.Expr, ...]:
+    """The conditions of all `where` statements among some."""
+    return tuple(each for one in statements if isinstance(one, t.Where) for each in one.conditions)

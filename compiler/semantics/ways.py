@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import names_in
 from dslc.syntax import tree as t
 
 
@@ -43,7 +43,7 @@ def way_of(left: Sequence[t.Formula], right: Sequence[t.Formula]) -> SearchWay |
 
 
 def _reads(formula: t.Formula, name: str) -> bool:
-    return any(isinstance(part, t.Name) and part.id == name for part in walk_expr(formula.scope))
+    return name in names_in(formula.scope)
 
 
 def _only_names(left: t.Formula, right: Sequence[t.Formula]) -> bool:

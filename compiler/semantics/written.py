@@ -29,7 +29,7 @@ from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Env, Mismatch, Unbound, unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import conditions_in, dims_of, nodes
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
@@ -127,17 +127,14 @@ def _type(param: t.Param, env: Env) -> TensorType:
 def _sizes(op: OperatorDef, params: Sequence[t.Param]) -> Mapping[str, Sym]:
     """The unknown sizes: what attributes stand for, and those that the types of the parameters say."""
     least: dict[str, int] = {}
-    for statement in op.syntax.statements:
-        for condition in statement.conditions if isinstance(statement, t.Where) else ():
-            if isinstance(condition, t.Compare) and condition.ops == (">=",):
-                name, bound = condition.operands
-                if isinstance(name, t.Name) and isinstance(bound, t.Int):
-                    least[name.id] = bound.value
+    for condition in conditions_in(op.syntax.statements):
+        match condition:
+            case t.Compare((t.Name(name), t.Int(bound)), (">=",)):
+                least[name] = bound
     found = {attr.name: Sym._make(least.get(attr.name), name_of_size(attr.name)) for attr in op.attrs}
     for param in params:
-        for part in walk_expr(param.type.dims if param.type is not None else ()):
-            if isinstance(part, t.Name) and part.id not in found:
-                found[part.id] = Sym._make(1, name_of_size(part.id))
+        for part in nodes(t.Name, dims_of(param.type)):
+            found.setdefault(part.id, Sym._make(1, name_of_size(part.id)))
     return found
 
 

@@ -61,6 +61,7 @@ _Command: TypeAlias = "tuple[int, bool, Doc]"  # indentation, flat, what
 
 
 def join(separator: Doc, parts: Iterable[Doc]) -> Doc:
+    """Parts with a separator between them."""
     out: list[Doc] = []
     for part in parts:
         out += [separator, part] if out else [part]

@@ -138,7 +138,12 @@ def _reserved(source: SourceText, tree: Any, offset: int) -> list[Diagnostic]:
                 else ""
             )
             found.append(Diagnostic("E0205", message, Span(source, at, at + len(child)), hint=hint))
-    return sorted(found, key=lambda finding: finding.span.start if finding.span else 0)
+    return sorted(found, key=place_of)
+
+
+def place_of(finding: Diagnostic) -> int:
+    """The place of a finding in its file."""
+    return finding.span.start if finding.span else 0
 
 
 def _too_deep(node: t.Node) -> t.Node | None:
@@ -267,7 +272,7 @@ def _parsed(path: str, text: str) -> tuple[t.File, tuple[Diagnostic, ...]]:
         if len(reader.findings) >= scan.MAX_FINDINGS:
             break
         items += reader.items(chunk)
-    findings = sorted(seen.findings + reader.findings, key=lambda finding: finding.span.start if finding.span else 0)
+    findings = sorted(seen.findings + reader.findings, key=place_of)
     return whole(source, header, items, seen), tuple(findings)
 
 

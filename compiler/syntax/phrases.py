@@ -13,6 +13,7 @@ _LEVELS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "|": SUM, "&": SUM, "^": PO
 
 
 def level(node: t.Expr) -> int:
+    """The precedence of an expression."""
     match node:
         case t.Conditional():
             return CHOICE
@@ -152,6 +153,7 @@ def _conditional(node: t.Conditional) -> Doc:
 
 
 def subscripts(subs: Sequence[t.Expr], other: t.Expr | None) -> tuple[Doc, ...]:
+    """`[subs, other=value]`."""
     parts = [expr(sub) for sub in subs]
     if other is not None:
         parts.append(("other=", expr(other)))
@@ -159,48 +161,57 @@ def subscripts(subs: Sequence[t.Expr], other: t.Expr | None) -> tuple[Doc, ...]:
 
 
 def binder(node: t.Binder) -> Doc:
+    """`i`, `*d: D`."""
     star = "*" if node.star else ""
     return f"{star}{node.name}" if node.range is None else (f"{star}{node.name}: ", expr(node.range))
 
 
 def place(node: t.Place) -> Doc:
+    """An iterator, or a merged dimension taken apart: `(g, c)`."""
     if isinstance(node, t.TuplePlace):
         return ("(", join(", ", (binder(part) for part in node.places)), ")")
     return binder(node)
 
 
 def domain(binders: Sequence[t.Binder], where: t.Expr | None) -> Doc:
+    """The iterators of a reduction and their condition."""
     parts = commas(binder(entry) for entry in binders)
     return parts if where is None else (parts, " where ", expr(where))
 
 
 def type_(node: t.TypeExpr) -> Doc:
+    """`T[*P, M]`."""
     if node.dims is None:
         return node.name
     return (node.name, "[", commas(expr(dim) for dim in node.dims), "]")
 
 
 def param(node: t.Param) -> Doc:
+    """`X: T[M] = 0`."""
     declared: Doc = () if node.type is None else (": ", type_(node.type))
     default: Doc = () if node.default is None else (" = ", expr(node.default))
     return ("*" if node.star else "", node.name, declared, default)
 
 
 def target(node: t.Defined) -> Doc:
+    """The left side of `=`."""
     if node.places is None:
         return node.name
     return (node.name, "[", commas(place(entry) for entry in node.places), "]")
 
 
 def onnx_input(node: t.OnnxInput) -> Doc:
+    """An input of an `onnx` clause: a parameter or a list."""
     return param(node) if isinstance(node, t.Param) else expr(node)
 
 
 def entries(nodes: Sequence[t.Entry]) -> Doc:
+    """`name = value, ...`."""
     return commas((entry.name, " = ", expr(entry.value)) for entry in nodes)
 
 
 def attr_map(nodes: Sequence[t.Entry]) -> Doc:
+    """`{ name = value, ... }`; nothing without entries."""
     return Group(Nest(4, (LINE, "{ ", entries(nodes), " }"))) if nodes else ()
 
 
@@ -214,10 +225,12 @@ def value(node: t.Expr, head: Doc) -> Doc:
 
 
 def bind(node: t.Bind) -> Doc:
+    """`Y, Z = value`."""
     return value(node.value, ", ".join(node.names))
 
 
 def function(node: t.Function) -> Doc:
+    """`let f(x) = body`."""
     head = f"let {node.name}({', '.join(node.params)}) ="
     return Group((head, Nest(2, (LINE, expr(node.body)))))
 
@@ -231,10 +244,12 @@ def onnx_head(op: str, node: t.OnnxMap | t.OnnxDef, since: bool = True) -> Doc:
 
 
 def keyword(word: str, pad: int, rest: Doc) -> Doc:
+    """A keyword padded to a width, and what follows it."""
     return (word.ljust(pad), " ", rest)
 
 
 def names(words: Sequence[str]) -> Doc:
+    """Names with commas between them."""
     return commas(words)
 
 
@@ -321,6 +336,7 @@ def declaration(node: t.Node, pad: int) -> Doc:
 
 
 def given(node: t.GivenItem) -> Doc:
+    """`A: f32[2]` or `X = value`."""
     if node.type is not None:
         return (node.name, ": ", type_(node.type))
     assert node.value is not None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from dslc.errors import Diagnostic, Fix, Label, SourceText, Span
 from dslc.syntax import scan
 from dslc.syntax import tree as t
-from dslc.syntax.parser import MAX_BYTES, parse_with_errors, read_header, read_items, whole
+from dslc.syntax.parser import MAX_BYTES, parse_with_errors, place_of, read_header, read_items, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def read_pieces(source: SourceText, before: Pieces | None = None) -> Pieces:
         found += piece.findings
     made = Pieces(whole(source, header, items, seen), (), known, starts)
     placed = [*seen.findings, *(made.placed(finding) for finding in found)]
-    return replace(made, findings=tuple(sorted(placed, key=lambda finding: finding.span.start if finding.span else 0)))
+    return replace(made, findings=tuple(sorted(placed, key=place_of)))
 
 
 def _header(source: SourceText, chunk: scan.Chunk, tokens: list[scan.Token]) -> Piece:

@@ -56,6 +56,8 @@ _OPENER = {closer: opener for opener, closer in _CLOSER.items()}
 
 @dataclass(frozen=True, slots=True)
 class Token:
+    """A word, number, sign, bracket, text or comment with its place."""
+
     kind: str
     text: str
     start: int
@@ -78,6 +80,8 @@ class Chunk:
 
 @dataclass(slots=True)
 class Scan:
+    """Tokens, comments, stretches of items, and findings of a text."""
+
     tokens: list[Token] = field(default_factory=list)
     comments: list[Token] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)

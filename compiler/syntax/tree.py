@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, dataclass_transform
 
 from dslc.errors import SourceText, Span
 
 
-@dataclass(frozen=True, kw_only=True)
-class Node:
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Immutable:
+    """A frozen dataclass, as every class below it."""
+
+    def __init_subclass__(cls, kw_only: bool = False) -> None:
+        dataclass(frozen=True, kw_only=kw_only)(cls)
+
+
+class Node(Immutable, kw_only=True):
     """Anything with a place in a file."""
 
     span: Span = field(compare=False, repr=False)
@@ -23,19 +30,18 @@ class Node:
 # ---- expressions ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Name(Node):
     """A name, possibly dotted (`a.stride`, `std.conv`)."""
 
     id: str
 
 
-@dataclass(frozen=True)
 class Int(Node):
+    """A whole number."""
+
     value: int
 
 
-@dataclass(frozen=True)
 class Float(Node):
     """`text` keeps the digits that were written, so that printing gives them back and exact proofs may read them."""
 
@@ -46,23 +52,23 @@ class Float(Node):
         return float(self.text)
 
 
-@dataclass(frozen=True)
 class Str(Node):
+    """A text in quotes."""
+
     value: str
 
 
-@dataclass(frozen=True)
 class Inf(Node):
-    pass
+    """`inf`."""
 
 
-@dataclass(frozen=True)
 class Unary(Node):
+    """`-x` or `not c`."""
+
     op: Literal["-", "not"]
     operand: Expr
 
 
-@dataclass(frozen=True)
 class Binary(Node):
     """`+ - | & * / // % @ ^ and or`."""
 
@@ -71,7 +77,6 @@ class Binary(Node):
     right: Expr
 
 
-@dataclass(frozen=True)
 class Compare(Node):
     """A chain `a < b <= c`; `ops[i]` stands between `operands[i]` and `operands[i + 1]` (`== != <= >= < > ~= in`)."""
 
@@ -79,7 +84,6 @@ class Compare(Node):
     ops: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Conditional(Node):
     """`then if condition else otherwise`."""
 
@@ -88,14 +92,14 @@ class Conditional(Node):
     otherwise: Expr
 
 
-@dataclass(frozen=True)
 class ForAll(Node):
+    """`forall x in domain: body`."""
+
     name: str
     domain: Expr
     body: Expr
 
 
-@dataclass(frozen=True)
 class Binder(Node):
     """An iterator: `i`, `i: N`, `*d`, `*d: D`."""
 
@@ -104,7 +108,6 @@ class Binder(Node):
     range: Expr | None
 
 
-@dataclass(frozen=True)
 class Reduction(Node):
     """`sum[k: K, *r where c] body`."""
 
@@ -114,26 +117,24 @@ class Reduction(Node):
     body: Expr
 
 
-@dataclass(frozen=True)
 class Pack(Node):
     """`*e`: the elements of a list, spliced."""
 
     value: Expr
 
 
-@dataclass(frozen=True)
 class TupleExpr(Node):
     """`(g, c)`: a merged dimension or an index into one; `(*d)` has one pack slot."""
 
     slots: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
 class ListExpr(Node):
+    """`[a, b]`."""
+
     elements: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
 class Subscript(Node):
     """`base[subs, other=...]`; base is a Name, a Call or a Field."""
 
@@ -142,7 +143,6 @@ class Subscript(Node):
     other: Expr | None
 
 
-@dataclass(frozen=True)
 class Call(Node):
     """`f(args, k=v, **rest)`."""
 
@@ -152,13 +152,13 @@ class Call(Node):
     rest: str | None
 
 
-@dataclass(frozen=True)
 class Keyword(Node):
+    """`name=value` among arguments."""
+
     name: str
     value: Expr
 
 
-@dataclass(frozen=True)
 class Field(Node):
     """`f(...).Y`: one output of a call."""
 
@@ -169,7 +169,6 @@ class Field(Node):
 # ---- scopes --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class TuplePlace(Node):
     """`(g, c)` or `(*d: D)` on the left of an equation: one merged dimension taken apart."""
 
@@ -179,7 +178,6 @@ class TuplePlace(Node):
 Place: TypeAlias = Binder | TuplePlace
 
 
-@dataclass(frozen=True)
 class Traversal(Node):
     """`[places where c] body`."""
 
@@ -188,7 +186,6 @@ class Traversal(Node):
     body: Expr
 
 
-@dataclass(frozen=True)
 class Nested(Node):
     """`{scope, other=value}[subs]`; `subs` is None where the whole scope is meant."""
 
@@ -198,15 +195,15 @@ class Nested(Node):
     subs_other: Expr | None = None
 
 
-@dataclass(frozen=True)
 class Join(Node):
     """`P ++ Q`."""
 
     parts: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
 class Restrict(Node):
+    """`restrict(scope, domain)`."""
+
     scope: Expr
     domain: Expr
 
@@ -239,7 +236,6 @@ Expr: TypeAlias = (
 # ---- declarations --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class TypeExpr(Node):
     """`T[*P, M, K]`; dims is None for a bare name (`int`, `axis`), () for rank 0."""
 
@@ -247,15 +243,15 @@ class TypeExpr(Node):
     dims: tuple[Expr, ...] | None
 
 
-@dataclass(frozen=True)
 class Param(Node):
+    """`*X: T[M] = default` among parameters and outputs."""
+
     star: bool
     name: str
     type: TypeExpr | None
     default: Expr | None
 
 
-@dataclass(frozen=True)
 class Defined(Node):
     """Left side of `=`; places is None without brackets."""
 
@@ -263,31 +259,34 @@ class Defined(Node):
     places: tuple[Place, ...] | None
 
 
-@dataclass(frozen=True)
 class Attr(Node):
+    """`attr name: type = default`."""
+
     name: str
     type: TypeExpr
     default: Expr | None
 
 
-@dataclass(frozen=True)
 class Where(Node):
+    """`where conditions`."""
+
     conditions: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
 class Let(Node):
+    """`let target = value`."""
+
     target: Defined
     value: Expr
 
 
-@dataclass(frozen=True)
 class LetMany(Node):
+    """`let a, b = value`."""
+
     names: tuple[str, ...]
     value: Expr
 
 
-@dataclass(frozen=True)
 class Function(Node):
     """`let f(x) = e`: expanded where it is used."""
 
@@ -296,19 +295,20 @@ class Function(Node):
     body: Expr
 
 
-@dataclass(frozen=True)
 class Equation(Node):
+    """`Y[i] = value`."""
+
     target: Defined
     value: Expr
 
 
-@dataclass(frozen=True)
 class EquationMany(Node):
+    """`Y, Z = value`."""
+
     names: tuple[str, ...]
     value: Expr
 
 
-@dataclass(frozen=True)
 class Entry(Node):
     """`name = value` inside `{ }`, `cost` or `verify`."""
 
@@ -316,7 +316,6 @@ class Entry(Node):
     value: Expr
 
 
-@dataclass(frozen=True)
 class OnnxMap(Node):
     """`onnx Op(inputs) -> outputs since A until B { ... }` inside an operator. `until` is exclusive."""
 
@@ -331,52 +330,59 @@ class OnnxMap(Node):
 OnnxInput: TypeAlias = Param | ListExpr
 
 
-@dataclass(frozen=True)
 class Example(Node):
+    """`example comparison`."""
+
     value: Expr
 
 
-@dataclass(frozen=True)
 class Tags(Node):
+    """`tags a, b`."""
+
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Verify(Node):
+    """`verify name = value, ...`."""
+
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True)
 class Bind(Node):
+    """`Y = value` on a side of a rule."""
+
     names: tuple[str, ...]
     value: Expr
 
 
-@dataclass(frozen=True)
 class Const(Node):
+    """`const C[i]: type = value`."""
+
     target: Defined
     type: TypeExpr
     value: Expr
 
 
-@dataclass(frozen=True)
 class Signature(Node):
+    """`f(x, y)` in a `term` line."""
+
     name: str
     params: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class TermDecl(Node):
+    """`term f(x), g(y)`."""
+
     signatures: tuple[Signature, ...]
 
 
-@dataclass(frozen=True)
 class Search(Node):
+    """`search name in domain`."""
+
     name: str
     domain: Expr
 
 
-@dataclass(frozen=True)
 class Correct(Node):
     """`correct auto limit 0.25` or `correct Y = expr`."""
 
@@ -384,34 +390,38 @@ class Correct(Node):
     limit: Expr | None
 
 
-@dataclass(frozen=True)
 class Trusted(Node):
+    """`trusted "reason"`."""
+
     reason: str
 
 
-@dataclass(frozen=True)
 class IndexDecl(Node):
+    """`index x: X, y`."""
+
     binders: tuple[Binder, ...]
 
 
-@dataclass(frozen=True)
 class MapDecl(Node):
+    """`map phi: X -> Z`."""
+
     name: str
     domain: Expr
     codomain: Expr
 
 
-@dataclass(frozen=True)
 class SetDecl(Node):
+    """`set U, V`."""
+
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class TensorDecl(Node):
+    """`tensor A, B`."""
+
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Formula(Node):
     """`expr R = scope` in a derivation; name is None for the anonymous one."""
 
@@ -419,29 +429,32 @@ class Formula(Node):
     scope: Expr
 
 
-@dataclass(frozen=True)
 class Cost(Node):
+    """`cost flops = ..., bytes = ...`."""
+
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True)
 class CallVendor(Node):
+    """`call "function" { ... }`."""
+
     function: str
     attrs: tuple[Entry, ...]
 
 
-@dataclass(frozen=True)
 class RenderTemplate(Node):
+    """`template "file" { ... }`."""
+
     template: str
     attrs: tuple[Entry, ...]
 
 
-@dataclass(frozen=True)
 class Given(Node):
+    """`given items`."""
+
     items: tuple[GivenItem, ...]
 
 
-@dataclass(frozen=True)
 class GivenItem(Node):
     """`A: f32[2, 3]` or `X = randn(1, 4)`."""
 
@@ -450,18 +463,19 @@ class GivenItem(Node):
     value: Expr | None
 
 
-@dataclass(frozen=True)
 class Expect(Node):
+    """`expect condition`."""
+
     value: Expr
 
 
-@dataclass(frozen=True)
 class Fires(Node):
+    """`fires { ... }` or `silent { ... }`."""
+
     silent: bool
     binds: tuple[Bind, ...]
 
 
-@dataclass(frozen=True)
 class Derives(Node):
     """`derives { Y = matmul(A, B) => Y = {[i: 2] ...} }`: what one application of a derivation makes, in the direction of the arrow."""
 
@@ -469,7 +483,6 @@ class Derives(Node):
     right: tuple[Bind, ...]
 
 
-@dataclass(frozen=True)
 class RulesetStatement(Node):
     """`include`, `exclude`, or `always`: what is included and applied by `--apply` wherever it matches."""
 
@@ -487,8 +500,9 @@ GraphStatement: TypeAlias = (
 )
 
 
-@dataclass(frozen=True)
 class Operator(Node):
+    """`operator f(X) -> Y { ... }`."""
+
     name: str
     params: tuple[Param, ...]
     outputs: tuple[Param, ...]
@@ -496,7 +510,6 @@ class Operator(Node):
     statements: tuple[OperatorStatement, ...]
 
 
-@dataclass(frozen=True)
 class OnnxDef(Node):
     """`onnx Op(inputs) ... = expr`: an import-only clause."""
 
@@ -510,8 +523,9 @@ class OnnxDef(Node):
     value: Expr
 
 
-@dataclass(frozen=True)
 class Property(Node):
+    """`property NAME(params) { ... holds laws }`."""
+
     name: str
     params: tuple[Param, ...]
     doc: str | None
@@ -520,7 +534,6 @@ class Property(Node):
     trusted: str | None
 
 
-@dataclass(frozen=True)
 class Trait(Node):
     """`associative`, `identity 0`, `inverse concat`: value is a number, a name or None."""
 
@@ -528,14 +541,16 @@ class Trait(Node):
     value: Expr | None
 
 
-@dataclass(frozen=True)
 class PropertyIs(Node):
+    """`property NAME is traits`."""
+
     name: str
     traits: tuple[Trait, ...]
 
 
-@dataclass(frozen=True)
 class Substitution(Node):
+    """`substitution NAME(params) -> outputs { left => right }`."""
+
     partial: bool
     name: str
     params: tuple[Param, ...]
@@ -546,8 +561,9 @@ class Substitution(Node):
     right: tuple[GraphStatement, ...]
 
 
-@dataclass(frozen=True)
 class Derivation(Node):
+    """`derivation NAME { left => right }`."""
+
     name: str
     doc: str | None
     declarations: tuple[IndexDecl | TermDecl | MapDecl | SetDecl | TensorDecl | Where, ...]
@@ -557,7 +573,6 @@ class Derivation(Node):
     statements: tuple[Search | Tags | Verify, ...]
 
 
-@dataclass(frozen=True)
 class Lowering(Node):
     """Either `expr` (target = value) or `match` (binds) says what it runs."""
 
@@ -572,15 +587,17 @@ class Lowering(Node):
     ]
 
 
-@dataclass(frozen=True)
 class Test(Node):
+    """`test NAME { ... }`."""
+
     name: str
     doc: str | None
     statements: tuple[Given | Expect | Fires | Derives | Where, ...]
 
 
-@dataclass(frozen=True)
 class Ruleset(Node):
+    """`ruleset NAME { ... }`."""
+
     name: str
     doc: str | None
     statements: tuple[RulesetStatement, ...]
@@ -591,20 +608,21 @@ Item: TypeAlias = (
 )
 
 
-@dataclass(frozen=True)
 class Requires(Node):
+    """`requires library >=1.0`."""
+
     library: str
     spec: str
 
 
-@dataclass(frozen=True)
 class LibraryDecl(Node):
+    """`library NAME VERSION`, and what it requires."""
+
     name: str
     version: str
     requires: tuple[Requires, ...]
 
 
-@dataclass(frozen=True)
 class Import(Node):
     """`import .conv (conv)`; relative means a sibling file of this library."""
 
@@ -614,20 +632,21 @@ class Import(Node):
     names: tuple[str, ...] | None
 
 
-@dataclass(frozen=True)
 class Export(Node):
+    """`export names`."""
+
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Header(Node):
+    """The statements before the items."""
+
     language: int
     library: LibraryDecl | None
     imports: tuple[Import, ...]
     exports: tuple[Export, ...]
 
 
-@dataclass(frozen=True)
 class Comment(Node):
     """`own_line` is false for a comment that follows code on its line."""
 
@@ -635,8 +654,9 @@ class Comment(Node):
     own_line: bool
 
 
-@dataclass(frozen=True)
 class File(Node):
+    """A whole file."""
+
     source: SourceText = field(compare=False, repr=False)
     header: Header
     items: tuple[Item, ...]

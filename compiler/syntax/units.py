@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from dslc.syntax import phrases as p
 from dslc.syntax import tree as t
@@ -64,16 +66,6 @@ class UnitPlaces:
         return (self._tokens[-1].start, self._tokens[-1].end) if self._tokens else (0, 0)
 
 
-def _head(places: UnitPlaces, doc: Doc) -> Unit:
-    _, end = places.find("{", 0)
-    return Unit(places.start, end, 0, (doc, " {"), opens=True)
-
-
-def _close(places: UnitPlaces) -> Unit:
-    start, end = places.last
-    return Unit(start, end, 0, "}", closes=True)
-
-
 def _doc(places: UnitPlaces, text: str | None) -> Iterator[Unit]:
     if text is not None:
         yield Unit(*places.doc(), INDENT, f'"""{text}"""', raw=True)
@@ -104,53 +96,28 @@ def _params(word: str, params: Sequence[t.Param], outputs: Doc) -> Doc:
     return (word, "(", listed, ")", Group(Nest(4, (LINE, "-> ", outputs))))
 
 
-def _operator(item: t.Operator, places: UnitPlaces) -> Iterator[Unit]:
-    outputs = p.commas(p.param(output) for output in item.outputs)
-    yield _head(places, _params(f"operator {item.name}", item.params, outputs))
-    yield from _doc(places, item.doc)
-    yield from _statements(item.statements)
-    yield _close(places)
+def _framed(head: Doc, item: Any, places: UnitPlaces, *inside: Iterable[Unit]) -> list[Unit]:
+    """An item in braces: its head, documentation, what is inside, and the closing brace."""
+    start, end = places.last
+    _, opened = places.find("{", 0)
+    opening = Unit(places.start, opened, 0, (head, " {"), opens=True)
+    return [opening, *_doc(places, item.doc), *chain(*inside), Unit(start, end, 0, "}", closes=True)]
 
 
-def _substitution(item: t.Substitution, places: UnitPlaces) -> Iterator[Unit]:
-    word = f"{'partial ' if item.partial else ''}substitution {item.name}"
-    yield _head(places, _params(word, item.params, p.names(item.outputs)))
-    yield from _doc(places, item.doc)
-    yield from _statements(item.left)
-    yield Unit(*places.find(("=>", "<=>"), 1), INDENT, item.arrow)
-    yield from _statements(item.right)
-    yield _close(places)
+def _arrow(item: t.Substitution | t.Derivation, places: UnitPlaces) -> list[Unit]:
+    return [Unit(*places.find(("=>", "<=>"), 1), INDENT, item.arrow)]
 
 
-def _property(item: t.Property, places: UnitPlaces) -> Iterator[Unit]:
-    params = p.commas(p.param(entry) for entry in item.params)
-    yield _head(places, (f"property {item.name}(", params, ")"))
-    yield from _doc(places, item.doc)
-    yield from _statements(item.statements)
+def _holds(item: t.Property, places: UnitPlaces) -> Iterator[Unit]:
     laws_at, _ = places.find(("holds",), 1)
     trusted_at, _ = places.find(("trusted",), 1) if item.trusted is not None else places.last
     laws = p.lines((p.expr(law), "," * (index + 1 < len(item.laws))) for index, law in enumerate(item.laws))
     yield Unit(laws_at, places.before(trusted_at), INDENT, ("holds ", laws))
     if item.trusted is not None:
         yield Unit(trusted_at, places.before(places.last[0]), INDENT, f'trusted "{item.trusted}"')
-    yield _close(places)
 
 
-def _derivation(item: t.Derivation, places: UnitPlaces) -> Iterator[Unit]:
-    # Keywords are as wide as the longest of the declarations, so that what they declare is aligned.
-    pad = 6 if any(isinstance(node, t.TensorDecl) for node in item.declarations) else 5
-    yield _head(places, f"derivation {item.name}")
-    yield from _doc(places, item.doc)
-    yield from _statements([*item.declarations, *item.left], pad)
-    yield Unit(*places.find(("=>", "<=>"), 1), INDENT, item.arrow)
-    yield from _statements([*item.right, *item.statements], pad)
-    yield _close(places)
-
-
-def _lowering(item: t.Lowering, places: UnitPlaces) -> Iterator[Unit]:
-    params = ("(", p.commas(p.param(entry) for entry in item.params), ")") if item.params else ""
-    yield _head(places, (f"lowering {item.name}", params, f" on {item.device}"))
-    yield from _doc(places, item.doc)
+def _lowered(item: t.Lowering, places: UnitPlaces) -> Iterator[Unit]:
     start, end = places.find(("expr", "match"), 1)
     if item.expr is not None:
         end = item.expr.span.end
@@ -164,7 +131,6 @@ def _lowering(item: t.Lowering, places: UnitPlaces) -> Iterator[Unit]:
             yield Unit(node.span.start, node.span.end, INDENT, doc)
         else:
             yield _statement(node, 5 if item.expr is not None else 0)
-    yield _close(places)
 
 
 def _onnx(item: t.OnnxDef, places: UnitPlaces) -> Iterator[Unit]:
@@ -179,33 +145,38 @@ def _onnx(item: t.OnnxDef, places: UnitPlaces) -> Iterator[Unit]:
     yield Unit(start, places.last[1], INDENT, value)
 
 
-def _block(head: str, item: t.Test | t.Ruleset, places: UnitPlaces, pad: int) -> Iterator[Unit]:
-    yield _head(places, head)
-    yield from _doc(places, item.doc)
-    yield from _statements(item.statements, pad)
-    yield _close(places)
-
-
 def of_item(item: t.Item, tokens: Sequence[Token] = ()) -> list[Unit]:
     """The units of an item; `tokens` are its own, from first to last."""
     places = UnitPlaces(tokens)
     match item:
         case t.Operator():
-            return list(_operator(item, places))
+            outputs = p.commas(p.param(output) for output in item.outputs)
+            head = _params(f"operator {item.name}", item.params, outputs)
+            return _framed(head, item, places, _statements(item.statements))
         case t.Substitution():
-            return list(_substitution(item, places))
+            word = f"{'partial ' if item.partial else ''}substitution {item.name}"
+            head = _params(word, item.params, p.names(item.outputs))
+            return _framed(head, item, places, _statements(item.left), _arrow(item, places), _statements(item.right))
         case t.Property():
-            return list(_property(item, places))
+            head = (f"property {item.name}(", p.commas(p.param(entry) for entry in item.params), ")")
+            return _framed(head, item, places, _statements(item.statements), _holds(item, places))
         case t.Derivation():
-            return list(_derivation(item, places))
+            # keywords are as wide as the longest of the declarations, so that what they declare is aligned
+            pad = 6 if any(isinstance(node, t.TensorDecl) for node in item.declarations) else 5
+            left = _statements([*item.declarations, *item.left], pad)
+            right = _statements([*item.right, *item.statements], pad)
+            return _framed(f"derivation {item.name}", item, places, left, _arrow(item, places), right)
         case t.Lowering():
-            return list(_lowering(item, places))
+            params = ("(", p.commas(p.param(entry) for entry in item.params), ")") if item.params else ""
+            return _framed(
+                (f"lowering {item.name}", params, f" on {item.device}"), item, places, _lowered(item, places)
+            )
         case t.OnnxDef():
             return list(_onnx(item, places))
         case t.Test():
-            return list(_block(f"test {item.name}", item, places, 6))
+            return _framed(f"test {item.name}", item, places, _statements(item.statements, 6))
         case t.Ruleset():
-            return list(_block(f"ruleset {item.name}", item, places, 0))
+            return _framed(f"ruleset {item.name}", item, places, _statements(item.statements))
         case t.Function():
             return [Unit(places.start, places.last[1], 0, p.function(item))]
         case t.PropertyIs():

@@ -7,16 +7,16 @@ from itertools import pairwise
 
 from dslc.errors import Fix, Span
 from dslc.semantics.checks.names import CheckReport, NameScope
-from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import Module, OnnxClause
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import conditions_in, dims_of, names_in, nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, CONSTANTS, DTYPE_NAMES
 
 
 def check_clauses(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
+    """E0319 and E0320 for `onnx` clauses."""
     for op, clauses in rules.onnx.items():
         own = [clause for clause in clauses if clause.module in modules]
         for clause in own:
@@ -37,13 +37,13 @@ def _groups(op: str, clauses: tuple[OnnxClause, ...], report: CheckReport) -> No
             if clause.until is not None and clause.until > following:
                 report.add(
                     "E0319", f"clauses for `{op}` overlap: one stands until opset {clause.until}, others begin at {following}",
-                    clause.syntax.span, _until(clause, following), hint=f"write `until {following}`",
+                    clause.syntax.span, f"write `until {following}`", fix=_until(clause, following),
                 )  # fmt: skip
         ends = [clause.until for clause in group if clause.until is not None]
         if len(ends) == len(group) and max(ends) < following:
             report.add(
                 "E0319", f"no clause for `{op}` stands from opset {max(ends)} to {following - 1}",
-                group[0].syntax.span, hint=f"write `until {following}`, or add a clause",
+                group[0].syntax.span, f"write `until {following}`, or add a clause",
             )  # fmt: skip
 
 
@@ -51,11 +51,7 @@ def _until(clause: OnnxClause, opset: int) -> Fix | None:
     """The edit that ends a clause that ends already at another opset."""
     span = clause.syntax.span
     found = re.search(r"\buntil\s+(\d+)", span.text)
-    return (
-        None
-        if found is None
-        else Fix(Span(span.source, span.start + found.start(1), span.start + found.end(1)), str(opset))
-    )
+    return found and Fix(Span(span.source, span.start + found.start(1), span.start + found.end(1)), str(opset))
 
 
 def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
@@ -68,40 +64,34 @@ def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
         if isinstance(given, t.Param) and given.name not in params | attrs | lets | {"_"}:
             report.add(
                 "E0320", f"`{given.name}` is neither a tensor nor an attribute of `{op.short}`", given.span,
-                hint="one of " + ", ".join([*sorted(params), *sorted(attrs)]),
+                "one of " + ", ".join([*sorted(params), *sorted(attrs)]),
             )  # fmt: skip
     outputs = {output.name for output in op.syntax.outputs}
     for output in clause.outputs or ():
         if output.name != "_" and output.name not in outputs:
             report.add("E0320", f"`{output.name}` is no output of `{op.short}`", output.span)
-    sizes = {
-        n.id
-        for p in op.syntax.params
-        for n in walk_expr((p.type.dims or ()) if p.type else ())
-        if isinstance(n, t.Name)
-    }
-    sizes |= {
-        n.id for s in op.syntax.statements if isinstance(s, t.Where) for n in walk_expr(s) if isinstance(n, t.Name)
-    }
-    bound = sizes | params | attrs | lets | outputs
+    types = tuple(dims_of(param.type) for param in op.syntax.params)
+    sizes = names_in((*types, *conditions_in(op.syntax.statements)))
+    bound = sizes | params | attrs | lets | outputs | CONSTANTS
     for entry in clause.attrs:
-        for node in walk_expr(entry.value):
-            if not isinstance(node, t.Name) or node.id.partition(".")[0] in bound | CONSTANTS:
-                continue
-            if clause.module.lookup(node.id) is None and node.id not in _binders(entry):
+        own = {node.name for node in nodes(t.Binder, entry.value)}
+        for node in nodes(t.Name, entry.value):
+            unknown = node.id.partition(".")[0] not in bound and node.id not in own
+            if unknown and clause.module.lookup(node.id) is None:
                 report.add("E0320", f"`{node.id}` means nothing in `{op.short}`", node.span)
-
-
-def _binders(entry: t.Entry) -> set[str]:
-    return {node.name for node in walk_expr(entry.value) if isinstance(node, t.Binder)}
 
 
 def _import_clause(rules: Rules, clause: OnnxClause, report: CheckReport) -> None:
     scope = NameScope(clause.module, rules, report)
     tensors = [i for i in clause.inputs if isinstance(i, t.Param) and i.name != "_"]
-    for param in tensors:
-        scope.kinds.pop(param.name, None)
-    declare_params(tuple(p for p in tensors if p.type is None or not _is_attribute(p.type)), scope)
+    # an attribute among the inputs is `ints`, `float`, `int[n]`; `bool[...]` is a tensor
+    declare_params(
+        tuple(
+            p for p in tensors
+            if p.type is None or p.type.name not in ATTRIBUTE_TYPES or (p.type.dims is not None and p.type.name in DTYPE_NAMES)
+        ),
+        scope,
+    )  # fmt: skip
     for param in tensors:
         scope.bind(param.name, "value")
         scope.dims.pop(param.name, None)
@@ -116,42 +106,20 @@ def _import_clause(rules: Rules, clause: OnnxClause, report: CheckReport) -> Non
         if isinstance(bound, t.Name | t.ListExpr):
             scope.check(bound, pattern=True)
     for statement in clause.statements:
-        if isinstance(statement, t.Let):
-            scope.bind(statement.target.name, "value")
-        elif isinstance(statement, t.LetMany):
-            for name in statement.names:
-                scope.bind(name, "value")
-        elif isinstance(statement, t.Function):
-            scope.bind(statement.name, "function")
-            scope.functions[statement.name] = len(statement.params)
-        elif isinstance(statement, t.Where):
-            for condition in statement.conditions:
-                for name in _solved_names(condition):
-                    scope.kinds.setdefault(name, "value")
+        scope.declare(statement)
+    for condition in conditions_in(clause.statements):
+        if isinstance(condition, t.Compare) and condition.ops == ("==",):
+            for side in condition.operands:
+                if isinstance(side, t.Name) and "." not in side.id and side.id[0].isupper():
+                    scope.kinds.setdefault(side.id, "value")
     for statement in clause.statements:
         if isinstance(statement, t.Let | t.LetMany):
             scope.check(statement.value)
         elif isinstance(statement, t.Function):
-            check_function(statement, scope)
+            scope.function(statement)
         elif isinstance(statement, t.Where):
-            for condition in statement.conditions:
-                check_condition(condition, scope)
+            scope.conditions((statement,))
     for entry in clause.attrs:
         value = entry.value
         scope.check(value.right if isinstance(value, t.Binary) and value.op == "or" else value)
     scope.check(clause.value)
-
-
-def _is_attribute(type: t.TypeExpr) -> bool:
-    """An attribute among the inputs: `ints`, `float`, `int[n]`; `bool[...]` is a tensor."""
-    return type.name in ATTRIBUTE_TYPES and (type.dims is None or type.name not in DTYPE_NAMES)
-
-
-def _solved_names(condition: t.Expr) -> list[str]:
-    if isinstance(condition, t.Compare) and condition.ops == ("==",):
-        return [
-            side.id
-            for side in condition.operands
-            if isinstance(side, t.Name) and "." not in side.id and side.id[0].isupper()
-        ]
-    return []

@@ -30,7 +30,7 @@ def check_cost(cost: t.Cost, scope: NameScope) -> None:
     seen: set[str] = set()
     for entry in cost.entries:
         if entry.name not in ENTRIES:
-            scope.report.add("E0708", f"nothing costs `{entry.name}`", entry.span, hint="`flops` and `bytes` are costs")
+            scope.report.add("E0708", f"nothing costs `{entry.name}`", entry.span, "`flops` and `bytes` are costs")
         elif entry.name in seen:
             scope.report.add("E0708", f"`{entry.name}` is said twice", entry.span)
         seen.add(entry.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dslc.errors import Span
@@ -10,7 +10,7 @@ from dslc.semantics.checks.forms import check_forms, inside
 from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.unknowns import ANY, Declared, Kinds, shown, unlike
 from dslc.semantics.definitions import DerivationDef
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import conditions_in, names_in, nodes, walk_expr
 from dslc.semantics.ways import Never, way_of
 from dslc.syntax import tree as t
 
@@ -41,7 +41,7 @@ def check_unknowns(rule: DerivationDef, report: CheckReport) -> None:
     known = Declared.of(rule.syntax)
     before = len(report.found)
     for formula in (*rule.syntax.left, *rule.syntax.right):
-        _Formula(known, report).check(formula)
+        _Formula(known, report).expr(formula.scope)
     _generators(rule.syntax, known, report)
     check_forms(rule.syntax, known, report)
     if len(report.found) > before:
@@ -60,23 +60,16 @@ class _Formula:
     report: CheckReport
     bound: dict[str, frozenset[str]] = field(default_factory=dict)
 
-    def check(self, formula: t.Formula) -> None:
-        self.expr(formula.scope)
-
     def expr(self, node: t.Expr) -> None:
-        if isinstance(node, t.Traversal):
+        if isinstance(node, t.Traversal | t.Reduction):
             inner = replace(self, bound=dict(self.bound))
-            for place in node.places:
-                if isinstance(place, t.Binder):
-                    inner._bind(place)
-            inner.expr(node.body)
-        elif isinstance(node, t.Reduction):
-            inner = replace(self, bound=dict(self.bound))
-            for binder in node.binders:
-                if binder.name in self.bound:
-                    self.report.add("E0309", f"`{binder.name}` is an iterator already", binder.span,
-                                    hint="another name tells them apart")  # fmt: skip
-                inner._bind(binder)
+            for binder in node.places if isinstance(node, t.Traversal) else node.binders:
+                if not isinstance(binder, t.Binder):
+                    continue
+                if isinstance(node, t.Reduction) and binder.name in self.bound:
+                    hint = "another name tells them apart"
+                    self.report.add("E0309", f"`{binder.name}` is an iterator already", binder.span, hint)
+                inner.bound[binder.name] = self._range(binder)
             inner.expr(node.body)
         elif isinstance(node, t.Nested):
             # a scope knows its own iterators and nothing of those around it
@@ -91,11 +84,8 @@ class _Formula:
             for part in _parts(node):
                 self.expr(part)
             if isinstance(node, t.Name) and node.id in self.known.indexes and node.id not in self.bound:
-                self.report.add("E0201", f"the index `{node.id}` is no iterator here", node.span,
-                                hint=f"`[{node.id}]` or `sum[{node.id}]` makes it one")  # fmt: skip
-
-    def _bind(self, binder: t.Binder) -> None:
-        self.bound[binder.name] = self._range(binder)
+                hint = f"`[{node.id}]` or `sum[{node.id}]` makes it one"
+                self.report.add("E0201", f"the index `{node.id}` is no iterator here", node.span, hint)
 
     def _range(self, binder: t.Binder) -> frozenset[str]:
         """The set that an index is declared with, and the one that it runs through here."""
@@ -105,11 +95,10 @@ class _Formula:
     def _call(self, node: t.Call) -> None:
         name, _, way = node.function.partition(".")
         if name in self.known.terms:
-            signature = self.known.terms[name]
-            if len(node.args) != len(signature.params):
-                return  # the walk over names says so
-            for arg, param in zip(node.args, signature.params, strict=True):
-                self._argument(node, arg, param)
+            params = self.known.terms[name].params
+            if len(node.args) == len(params):  # the walk over names says where it is not
+                for arg, param in zip(node.args, params, strict=True):
+                    self._argument(node, arg, param)
         elif name in self.known.maps:
             domain, codomain = self.known.maps[name]
             self._index(node.args, codomain if way == "inverse" else domain, node.span, node.function)
@@ -124,7 +113,7 @@ class _Formula:
         if wanted is not None and kinds is not None and unlike(kinds, (frozenset({wanted}),)):
             message = f"`{call.function}` takes {param}, which runs through {wanted}, and gets {shown(kinds)} here"
             own = f"{call.function}({', '.join(self.known.terms[call.function].params)})"
-            self.report.add("E0306", message, arg.span, hint=f"it is declared as `{own}`")
+            self.report.add("E0306", message, arg.span, f"it is declared as `{own}`")
         self.expr(arg)
 
     def _index(self, subs: Sequence[t.Expr], wanted: Kinds, span: Span, name: str = "") -> None:
@@ -136,11 +125,11 @@ class _Formula:
             kinds += [ANY] if found is None else found
         what = f"`{name}`" if name else "this scope"
         if len(kinds) != len(wanted):
-            self.report.add("E0307", f"{what} has {len(wanted)} indexes, and gets {len(kinds)}", span,
-                            hint=f"they run through {shown(wanted)}")  # fmt: skip
+            message = f"{what} has {len(wanted)} indexes, and gets {len(kinds)}"
+            self.report.add("E0307", message, span, f"they run through {shown(wanted)}")
         elif unlike(tuple(kinds), wanted):
-            self.report.add("E0306", f"{what} runs through {shown(wanted)}, and gets {shown(tuple(kinds))}", span,
-                            hint="each index is from a set of its own")  # fmt: skip
+            message = f"{what} runs through {shown(wanted)}, and gets {shown(tuple(kinds))}"
+            self.report.add("E0306", message, span, "each index is from a set of its own")
 
     def _kinds(self, node: t.Expr) -> Kinds | None:
         """The sets that positions are from; None where that is not known."""
@@ -154,36 +143,31 @@ class _Formula:
         return None
 
 
-def _parts(node: t.Expr) -> Iterator[t.Expr]:
-    """The expressions right inside another one."""
-    if isinstance(node, t.Binary):
-        yield from (node.left, node.right)
-    elif isinstance(node, t.Conditional):
-        yield from (node.condition, node.then, node.otherwise)
-    elif isinstance(node, t.Compare):
-        yield from node.operands
-    elif isinstance(node, t.Subscript):
-        yield from node.subs
-    elif isinstance(node, t.Restrict):
-        yield node.scope
-    elif isinstance(node, t.Join):
-        yield from node.parts
+def _parts(node: t.Expr) -> Iterable[t.Expr]:
+    """The expressions right inside another one, in which its indexes are used."""
+    match node:
+        case t.Binary():
+            return node.left, node.right
+        case t.Conditional():
+            return node.condition, node.then, node.otherwise
+        case t.Compare():
+            return node.operands
+        case t.Subscript():
+            return node.subs
+        case t.Restrict():
+            return (node.scope,)
+        case t.Join():
+            return node.parts
+    return ()
 
 
 # ---- what is determined ----------------------------------------------------------------------------------------------
 
 
-def _names(nodes: object) -> set[str]:
+def _names(root: object) -> set[str]:
     """Every name in some expressions: of values, of functions, of ranges."""
-    found: set[str] = set()
-    for node in walk_expr(nodes):
-        if isinstance(node, t.Name):
-            found.add(node.id)
-        elif isinstance(node, t.Call):
-            found.add(node.function.partition(".")[0])
-        elif isinstance(node, t.Binder):
-            found.add(node.name)
-    return found
+    found = names_in(root) | {node.function.partition(".")[0] for node in nodes(t.Call, root)}
+    return found | {node.name for node in nodes(t.Binder, root)}
 
 
 def _determined(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
@@ -192,53 +176,33 @@ def _determined(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
     for left, right in ways:
         given = _closed(rule, known, _names(tuple(formula.scope for formula in left)))
         for formula in right:
-            for name in sorted(_needed(formula, known) - given):
+            names = _names(formula.scope)
+            ranged = {node.name for node in nodes(t.Binder, formula.scope) if node.range is not None}
+            names |= {known.indexes[name] or "" for name in names - ranged if name in known.indexes}
+            for name in sorted(names - given):
                 if name in known.sets | known.tensors | known.maps.keys() | known.terms.keys():
                     way = "" if left is rule.left else ", from right to left,"
                     hint = f"`search {name} in ...` says where it is looked for"
-                    report.add(
-                        "E0323", f"nothing determines `{name}`{way} before it is used here", formula.span, hint=hint
-                    )
-
-
-def _needed(formula: t.Formula, known: Declared) -> set[str]:
-    names = _names(formula.scope)
-    return names | {known.indexes[name] or "" for name in names if name in known.indexes and not _ranged(formula, name)}
-
-
-def _ranged(formula: t.Formula, name: str) -> bool:
-    """Return whether an index has a range of its own in a formula."""
-    return any(
-        isinstance(node, t.Binder) and node.name == name and node.range is not None for node in walk_expr(formula.scope)
-    )
+                    message = f"nothing determines `{name}`{way} before it is used here"
+                    report.add("E0323", message, formula.span, hint)
 
 
 def _closed(rule: t.Derivation, known: Declared, names: set[str]) -> set[str]:
     """Close the known names of a left side: by `search`, by the targets of maps, and by conditions with one unknown."""
     given = names | {known.indexes[name] or "" for name in names if name in known.indexes}
     given |= {one.name for one in rule.statements if isinstance(one, t.Search)}
-    grew = True
-    while grew:
+    before = -1
+    while before < len(given):
         before = len(given)
         for name, (domain, codomain) in known.maps.items():
             if name in given:
                 given |= {each for kind in (*domain, *codomain) for each in kind}
-        for one in rule.declarations:
-            for condition in one.conditions if isinstance(one, t.Where) else ():
-                if isinstance(condition, t.Compare):
-                    left, right = condition.operands[0], condition.operands[-1]
-                    if (
-                        condition.ops[0] == "=="
-                        and isinstance(left, t.Name)
-                        and _names(right) <= given | {"hull", "image"}
-                    ):
-                        given.add(left.id)
-                    rest = (
-                        right if condition.ops[0] == "<=" and isinstance(right, t.Binary) and right.op == "|" else None
-                    )
-                    if rest is not None and _names((left, rest.left)) <= given:
-                        given |= _names(rest.right)
-        grew = len(given) > before
+        for condition in conditions_in(rule.declarations):
+            match condition:
+                case t.Compare((t.Name(name), *_, right), ("==", *_)) if _names(right) <= given | {"hull", "image"}:
+                    given.add(name)
+                case t.Compare((left, *_, t.Binary("|", one, other)), ("<=", *_)) if _names((left, one)) <= given:
+                    given |= _names(other)
     return given
 
 
@@ -249,34 +213,30 @@ def _generators(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
         node = one.domain
         if not isinstance(node, t.Call) or node.function not in GENERATORS:
             names = ", ".join(f"`{name}`" for name in GENERATORS)
-            report.add("E0326", "this is no generator of what `search` looks for", node.span, hint=f"one of {names}")
+            report.add("E0326", "this is no generator of what `search` looks for", node.span, f"one of {names}")
             continue
         wanted, options = GENERATORS[node.function]
         if len(node.args) != len(wanted):
             shape = {"term": "f", "set": "X", "map": "phi"}
             hint = f"`{node.function}({', '.join(shape[each] for each in wanted)})`"
-            report.add(
-                "E0301",
-                f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}",
-                node.span,
-                hint=hint,
-            )
+            message = f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}"
+            report.add("E0301", message, node.span, hint)
         for arg, kind in zip(node.args, wanted, strict=False):
             name = arg.id if isinstance(arg, t.Name) else None
             if name not in {"set": known.sets, "term": known.terms, "map": known.maps}[kind]:
-                report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span, hint=f"`{kind}` declares one")
+                report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span, f"`{kind}` declares one")
         for entry in node.kwargs:
             if entry.name not in options:
                 hint = "it takes " + (", ".join(sorted(options)) or "none")
-                report.add("E0302", f"`{node.function}` has no option `{entry.name}`", entry.span, hint=hint)
+                report.add("E0302", f"`{node.function}` has no option `{entry.name}`", entry.span, hint)
             elif not _is_option(entry.name, entry.value, known):
                 report.add("E0304", f"this is nothing that `{entry.name}` may be", entry.value.span,
-                           hint="numbers from 2 on, as in `[2, 4]`")  # fmt: skip
+                           "numbers from 2 on, as in `[2, 4]`")  # fmt: skip
         makes_map = node.function in _MAPS
         if (one.name in known.maps) is not makes_map and one.name in known.maps.keys() | known.sets:
             hint = f"{' and '.join(f'`{each}`' for each in sorted(_MAPS))} look for maps, the others for sets"
             report.add("E0304", f"`{node.function}` gives {'a map' if makes_map else 'a set'}, and `{one.name}` is none", one.span,
-                       hint=hint)  # fmt: skip
+                       hint)  # fmt: skip
 
 
 def _is_option(name: str, value: t.Expr, known: Declared) -> bool:
@@ -307,15 +267,19 @@ def _ends(rule: t.Derivation, report: CheckReport) -> None:
     pattern = inside(left.scope)
     for formula in rule.right:
         whole = inside(formula.scope)
-        found = [node for node in walk_expr(formula.scope) if isinstance(node, t.Traversal) and _alike(pattern, node)]
+        found = [node for node in nodes(t.Traversal, formula.scope) if _alike(pattern, node)]
         wrapped = (
             isinstance(whole, t.Traversal) and isinstance(pattern, t.Traversal) and _wraps(pattern.body, whole.body)
         )
         same = whole == pattern and formula.name == left.name
-        inner = len(rule.right) > 1 or any(node is not whole for node in found) or _count(whole) > _count(pattern)
+        inner = (
+            len(rule.right) > 1
+            or any(node is not whole for node in found)
+            or len([*walk_expr(whole)]) > len([*walk_expr(pattern)])
+        )
         if wrapped or same or (found and inner):
             hint = "a rule that may be used both ways is written with `<=>`; a `where` or a `search` bounds it"
-            report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule.span, hint=hint)
+            report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule.span, hint)
             return
 
 
@@ -325,11 +289,7 @@ def _applied(rule: t.Derivation, report: CheckReport) -> None:
     reasons = dict.fromkeys(f"{way.value}" for way in ways if isinstance(way, Never))
     if all(isinstance(way, Never) for way in ways):
         hint = "one expression, two with names beside each other, or one and behind it the one that reads it"
-        report.add("W0017", f"no search applies `{rule.name}`: {'; '.join(reasons)}", rule.span, hint=hint)
-
-
-def _count(node: t.Expr) -> int:
-    return sum(1 for _ in walk_expr(node))
+        report.add("W0017", f"no search applies `{rule.name}`: {'; '.join(reasons)}", rule.span, hint)
 
 
 def _wraps(pattern: t.Expr, node: t.Expr) -> bool:
@@ -341,14 +301,11 @@ def _wraps(pattern: t.Expr, node: t.Expr) -> bool:
 
 def _alike(pattern: t.Expr, node: t.Expr) -> bool:
     """Return whether the pattern of a left side matches an expression that is made of the same unknowns."""
-    if isinstance(pattern, t.Traversal):
-        return (
-            isinstance(node, t.Traversal)
-            and len(node.places) >= len(pattern.places)
-            and _alike(pattern.body, node.body)
-        )
-    if isinstance(pattern, t.Reduction):
-        same = isinstance(node, t.Reduction) and node.kind == pattern.kind and len(node.binders) >= len(pattern.binders)
-        return same and isinstance(node, t.Reduction) and _alike(pattern.body, node.body)
+    match pattern, node:
+        case t.Traversal(), t.Traversal():
+            return len(node.places) >= len(pattern.places) and _alike(pattern.body, node.body)
+        case t.Reduction(), t.Reduction():
+            same = node.kind == pattern.kind and len(node.binders) >= len(pattern.binders)
+            return same and _alike(pattern.body, node.body)
     # an unknown term is anything
     return isinstance(pattern, t.Call) and not isinstance(node, t.Reduction)

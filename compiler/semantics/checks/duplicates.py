@@ -13,6 +13,7 @@ from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
 
 def check_duplicates(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
+    """W0004 for rules whose text is equal up to names."""
     seen: dict[Any, SubstitutionDef] = {}
     errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
     for sub in rules.substitutions.values():

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dslc.semantics.checks.names import VOCABULARY, CheckReport
-from dslc.semantics.checks.unknowns import Declared, factors, shown, unlike
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.checks.unknowns import ANY, Declared, Kinds, factors, shown, unlike
+from dslc.semantics.walk import conditions_in, names_in, nodes, walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
 
@@ -25,6 +25,9 @@ PREDICATES: Mapping[str, tuple[str, ...]] = {
     "unlike": ("set", "set"),
 }
 _FUNCTIONS = FUNCTIONS_1 | FUNCTIONS_N | {"hull"}
+#: hints
+_GUARDS = "conditions of a rule stand in `where`"
+_TENSORS = "`tensor A, B` declares them"
 _RIGHT = "a right side is made of unknown terms, maps, sums and arithmetic"
 _LEFT = (
     "a left side is `[x] sum[y] ...` of unknown terms, their products and sums, and of scopes and tensors that are read"
@@ -37,12 +40,11 @@ def check_forms(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
         _left(formula.scope, known, report)
     if len(rule.left) > 2:
         report.add("E0326", f"a rule rewrites one expression or two, and this one {len(rule.left)}", rule.left[2].span,
-                   hint="two rules, one after the other")  # fmt: skip
+                   "two rules, one after the other")  # fmt: skip
     for formula in rule.right:
         _right(formula, known, report)
-    for one in rule.declarations:
-        for condition in one.conditions if isinstance(one, t.Where) else ():
-            _condition(condition, known, report)
+    for condition in conditions_in(rule.declarations):
+        _condition(condition, known, report)
     _names(rule, known, report)
     _searches(rule, known, report)
     _results(rule, known, report)
@@ -60,18 +62,13 @@ def inside(node: t.Expr) -> t.Expr:
 def _left(whole: t.Expr, known: Declared, report: CheckReport) -> None:
     node = inside(whole)
     if not isinstance(node, t.Traversal):
-        report.add("E0326", "a scope is wanted here", node.span, hint=_LEFT)
+        report.add("E0326", "a scope is wanted here", node.span, _LEFT)
         return
     _places(node, known, report, left=True)
     body = node.body
     if isinstance(body, t.Reduction):
         if body.where is not None:
-            report.add(
-                "E0326",
-                "a sum on a left side has no condition",
-                body.where.span,
-                hint="conditions of a rule stand in `where`",
-            )
+            report.add("E0326", "a sum on a left side has no condition", body.where.span, _GUARDS)
         _ranged(body.binders, known, report)
         body = body.body
     _element(body, known, report)
@@ -79,21 +76,15 @@ def _left(whole: t.Expr, known: Declared, report: CheckReport) -> None:
 
 def _places(node: t.Traversal, known: Declared, report: CheckReport, left: bool = False) -> None:
     if node.where is not None:
-        hint = (
-            "`f(x) if x < 3 else 0` gives a value to each position"
-            if not left
-            else "conditions of a rule stand in `where`"
-        )
-        report.add("E0326", "a scope of a derivation has no condition", node.where.span, hint=hint)
+        hint = _GUARDS if left else "`f(x) if x < 3 else 0` gives a value to each position"
+        report.add("E0326", "a scope of a derivation has no condition", node.where.span, hint)
     seen: set[str] = set()
     for place in node.places:
         if not isinstance(place, t.Binder) or place.star:
-            report.add("E0326", "derivations have no packs and no tuples", place.span,
-                       hint="an index stands for any number of iterators")  # fmt: skip
+            hint = "an index stands for any number of iterators"
+            report.add("E0326", "derivations have no packs and no tuples", place.span, hint)
         elif place.name in seen:
-            report.add(
-                "E0309", f"`{place.name}` is an iterator already", place.span, hint="another name tells them apart"
-            )
+            report.add("E0309", f"`{place.name}` is an iterator already", place.span, "another name tells them apart")
         else:
             seen.add(place.name)
     _ranged([place for place in node.places if isinstance(place, t.Binder)], known, report)
@@ -101,12 +92,11 @@ def _places(node: t.Traversal, known: Declared, report: CheckReport, left: bool 
 
 def _ranged(binders: Sequence[t.Binder], known: Declared, report: CheckReport) -> None:
     for binder in binders:
-        if binder.range is None and known.indexes.get(binder.name) is None:
-            name = binder.name
+        name, message = binder.name, f"the index `{binder.name}` has no range"
+        unknown = binder.range is None and known.indexes.get(name) is None
+        if unknown and all(each.message != message for each in report.found):
             hint = f"`index {name}: {name.upper()}` says what it runs through, and `sum[{name}: 3]` how many there are"
-            message = f"the index `{binder.name}` has no range"
-            if all(each.message != message for each in report.found):
-                report.add("E0316", message, binder.span, hint=hint)
+            report.add("E0316", message, binder.span, hint)
 
 
 def _element(node: t.Expr, known: Declared, report: CheckReport) -> None:
@@ -117,40 +107,35 @@ def _element(node: t.Expr, known: Declared, report: CheckReport) -> None:
     elif isinstance(node, t.Call) and node.function in known.terms:
         names = [arg.id for arg in node.args if isinstance(arg, t.Name)]
         for arg in node.args:
-            if isinstance(arg, t.Name):
-                if names.count(arg.id) > 1 and arg.id in known.indexes:
-                    hint = "which of them is which nothing determines"
-                    report.add("E0309", f"`{node.function}` takes `{arg.id}` twice", arg.span, hint=hint)
-                if arg.id not in known.indexes and arg.id not in known.tensors:
-                    report.add("E0326", f"`{arg.id}` is no index and no tensor", arg.span, hint=_LEFT)
-            else:
+            if not isinstance(arg, t.Name):
                 _read(arg, known, report)
+            elif names.count(arg.id) > 1 and arg.id in known.indexes:
+                hint = "which of them is which nothing determines"
+                report.add("E0309", f"`{node.function}` takes `{arg.id}` twice", arg.span, hint)
+            elif arg.id not in known.indexes and arg.id not in known.tensors:
+                report.add("E0326", f"`{arg.id}` is no index and no tensor", arg.span, _LEFT)
     elif not isinstance(node, t.Int | t.Float):
         _read(node, known, report)
 
 
 def _read(node: t.Expr, known: Declared, report: CheckReport) -> None:
     """`{[z] ...}[phi(x)]`, `P[tau(z)]`, `A[x, y]`."""
-    if isinstance(node, t.Nested) and node.subs is not None:
-        if node.other is not None or node.subs_other is not None:
-            report.add("E0326", "on a left side nothing is read outside of a scope", node.span, hint=_LEFT)
+    match node:
+        case t.Nested(subs=tuple(subs)):
+            outside = node.other is not None or node.subs_other is not None
+        case t.Subscript(subs=subs):
+            outside = node.other is not None
+        case _:
+            report.add("E0326", "nothing is recognized by this on a left side", node.span, _LEFT)
+            return
+    if outside:
+        report.add("E0326", "on a left side nothing is read outside of a scope", node.span, _LEFT)
+    if isinstance(node, t.Nested):
         _left(node.scope, known, report)
-        subs = node.subs
-    elif isinstance(node, t.Subscript):
-        if node.other is not None:
-            report.add("E0326", "on a left side nothing is read outside of a scope", node.span, hint=_LEFT)
-        subs = node.subs
-    else:
-        report.add("E0326", "nothing is recognized by this on a left side", node.span, hint=_LEFT)
-        return
     plain = all(isinstance(sub, t.Name) for sub in subs)
     if not plain and not (len(subs) == 1 and isinstance(subs[0], t.Call) and subs[0].function in known.maps):
-        report.add(
-            "E0326",
-            "a left side reads at indexes, or at one unknown map of them",
-            node.span,
-            hint="`map phi: X * Y -> Z`",
-        )
+        message = "a left side reads at indexes, or at one unknown map of them"
+        report.add("E0326", message, node.span, "`map phi: X * Y -> Z`")
 
 
 # ---- right sides ---------------------------------------------------------------------------------------------------
@@ -158,49 +143,53 @@ def _read(node: t.Expr, known: Declared, report: CheckReport) -> None:
 
 def _right(formula: t.Formula, known: Declared, report: CheckReport) -> None:
     for node in walk_expr(formula.scope):
-        if isinstance(node, t.Traversal):
-            _places(node, known, report)
-        elif isinstance(node, t.Reduction):
-            _ranged(node.binders, known, report)
-        elif (
-            isinstance(node, t.Binary)
-            and node.op in {"/", "//", "%"}
-            and isinstance(node.right, t.Int)
-            and not node.right.value
-        ):
-            report.add("E0327", "this is a division by zero", node.span, hint="it has no value anywhere")
-        elif isinstance(node, t.Call) and node.function == "stack" and node is formula.scope:
-            for arg in node.args:
-                if not isinstance(arg, t.Name) or arg.id not in known.tensors:
-                    report.add("E0304", "`stack` takes unknown tensors", arg.span, hint="`tensor A, B` declares them")
-        elif (
-            isinstance(node, t.Call)
-            and node.function.partition(".")[0] not in _FUNCTIONS | known.terms.keys() | known.maps.keys()
-        ):
-            if node.function in VOCABULARY | {"stack"}:
-                report.add("E0326", f"`{node.function}` is nothing that a right side computes", node.span, hint=_RIGHT)
-        elif isinstance(node, t.Str | t.Inf | t.Pack | t.TupleExpr | t.ListExpr | t.Field | t.ForAll):
-            report.add("E0326", "this is nothing that a right side computes", node.span, hint=_RIGHT)
-        elif isinstance(node, t.Compare) and not {*node.ops} <= {"==", "!=", "<", "<=", ">", ">="}:
-            report.add("E0326", "positions and elements are compared by other signs", node.span,
-                       hint="`==`, `!=`, `<`, `<=`, `>`, `>=`")  # fmt: skip
+        match node:
+            case t.Traversal():
+                _places(node, known, report)
+            case t.Reduction():
+                _ranged(node.binders, known, report)
+            case t.Binary("/" | "//" | "%", _, t.Int(0)):
+                report.add("E0327", "this is a division by zero", node.span, "it has no value anywhere")
+            case t.Call("stack") if node is formula.scope:
+                for arg in node.args:
+                    if not isinstance(arg, t.Name) or arg.id not in known.tensors:
+                        report.add("E0304", "`stack` takes unknown tensors", arg.span, _TENSORS)
+            case t.Call(function) if (
+                function.partition(".")[0] not in _FUNCTIONS | known.terms.keys() | known.maps.keys()
+            ):
+                if function in VOCABULARY | {"stack"}:
+                    report.add("E0326", f"`{function}` is nothing that a right side computes", node.span, _RIGHT)
+            case t.Str() | t.Inf() | t.Pack() | t.TupleExpr() | t.ListExpr() | t.Field() | t.ForAll():
+                report.add("E0326", "this is nothing that a right side computes", node.span, _RIGHT)
+            case t.Compare() if not {*node.ops} <= {"==", "!=", "<", "<=", ">", ">="}:
+                hint = "`==`, `!=`, `<`, `<=`, `>`, `>=`"
+                report.add("E0326", "positions and elements are compared by other signs", node.span, hint)
+
+
+def _declared(one: t.Node) -> list[tuple[str, t.Node]]:
+    """The names of unknowns that a declaration makes, and their places."""
+    match one:
+        case t.TermDecl():
+            return [(each.name, each) for each in one.signatures]
+        case t.IndexDecl():
+            return [(each.name, each) for each in one.binders]
+        case t.MapDecl():
+            return [(one.name, one)]
+        case t.SetDecl() | t.TensorDecl():
+            return [(name, one) for name in one.names]
+    return []
 
 
 def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     """Names that stand for another kind of thing than the place takes, or for two; and W0005 for those without a use."""
     declared = [*known.indexes, *known.maps, *known.terms, *known.tensors]
     for one in rule.declarations:
-        own: tuple[t.Signature, ...] | tuple[t.Binder, ...] = ()
-        if isinstance(one, t.TermDecl | t.IndexDecl):
-            own = one.signatures if isinstance(one, t.TermDecl) else one.binders
-        for each in own:
-            if declared.count(each.name) > 1 or each.name in known.sets or each.name in known.again:
+        for name, at in _declared(one) if isinstance(one, t.TermDecl | t.IndexDecl) else ():
+            if declared.count(name) > 1 or name in known.sets or name in known.again:
                 report.add(
-                    "E0213",
-                    f"`{each.name}` is the name of two unknowns",
-                    each.span,
-                    hint="each unknown has a name of its own",
+                    "E0213", f"`{name}` is the name of two unknowns", at.span, "each unknown has a name of its own"
                 )
+    functions = known.terms.keys() | known.maps.keys()
     used: set[str] = set()
     for formula in (*rule.left, *rule.right):
         for node in walk_expr(formula.scope):
@@ -209,171 +198,123 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
                 used.add(name)
                 if dot and name in known.maps and way != "inverse":
                     report.add(
-                        "E0201",
-                        f"nothing is named `{node.function}` here",
-                        node.span,
-                        hint=f"a map has `{name}.inverse`",
+                        "E0201", f"nothing is named `{node.function}` here", node.span, f"a map has `{name}.inverse`"
                     )
-                if (
-                    name in known.indexes.keys() | known.sets | known.tensors
-                    and name not in known.terms.keys() | known.maps.keys()
-                ):
-                    report.add("E0326", f"`{name}` is no term and no map", node.span,
-                               hint="`term f(x, y)`, `map phi: X -> Z` declare them")  # fmt: skip
+                if name in known.indexes.keys() | known.sets | known.tensors and name not in functions:
+                    hint = "`term f(x, y)`, `map phi: X -> Z` declare them"
+                    report.add("E0326", f"`{name}` is no term and no map", node.span, hint)
             elif isinstance(node, t.Name):
                 used.add(node.id)
-                if node.id in known.maps.keys() | known.terms.keys() and node.id not in known.indexes:
+                if node.id in functions and node.id not in known.indexes:
                     kind = "map" if node.id in known.maps else "term"
                     report.add(
-                        "E0326",
-                        f"`{node.id}` is a {kind} and no value",
-                        node.span,
-                        hint=f"`{node.id}(x)` is its value at x",
+                        "E0326", f"`{node.id}` is a {kind} and no value", node.span, f"`{node.id}(x)` is its value at x"
                     )
             elif isinstance(node, t.Binder):
-                used.add(node.name)
-                used |= {each.id for each in walk_expr(node.range) if isinstance(each, t.Name)}
-    for one in rule.declarations:
-        if isinstance(one, t.Where):
-            for node in walk_expr(one.conditions):
-                used |= (
-                    {node.id} if isinstance(node, t.Name) else {node.function} if isinstance(node, t.Call) else set()
-                )
+                used |= {node.name} | names_in(node.range)
+    conditions = conditions_in(rule.declarations)
+    used |= names_in(conditions) | {node.function for node in nodes(t.Call, conditions)}
     used |= {known.indexes[name] or "" for name in used if name in known.indexes}
     used |= {each for name in used & known.maps.keys() for part in known.maps[name] for kind in part for each in kind}
     for one in rule.declarations:
-        named: list[tuple[str, t.Node]] = []
-        if isinstance(one, t.TermDecl):
-            named = [(each.name, each) for each in one.signatures]
-        elif isinstance(one, t.IndexDecl):
-            named = [(each.name, each) for each in one.binders]
-        elif isinstance(one, t.MapDecl):
-            named = [(one.name, one)]
-        elif isinstance(one, t.SetDecl | t.TensorDecl):
-            named = [(name, one) for name in one.names]
-        for name, at in named:
+        for name, at in _declared(one):
             if name not in used:
-                report.add("W0005", f"`{name}` is never used", at.span, hint="an unknown without a use says nothing")
+                report.add("W0005", f"`{name}` is never used", at.span, "an unknown without a use says nothing")
 
 
 # ---- conditions ----------------------------------------------------------------------------------------------------
 
 
 def _condition(node: t.Expr, known: Declared, report: CheckReport) -> None:
-    if isinstance(node, t.Call) and node.function in PREDICATES:
-        kinds = PREDICATES[node.function]
-        wanted = [
-            {"map": known.maps.keys(), "term": known.terms.keys(), "index": known.indexes.keys()}.get(kind)
-            for kind in kinds
-        ]
-        if len(node.args) != len(wanted):
-            report.add("E0301", f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}", node.span,
-                       hint=_CONDITIONS)  # fmt: skip
-        for arg, own, kind in zip(node.args, wanted, kinds, strict=False):
-            if kind == "set":
-                _set(arg, known, report)
-            elif own is None or not isinstance(arg, t.Name) or arg.id not in own:
-                what = f"an {kind}" if kind == "index" else f"a {kind}"
-                report.add("E0304", f"`{node.function}` takes {what} here", arg.span, hint=_CONDITIONS)
-    elif isinstance(node, t.ForAll):
-        _forall(node, known, report)
-    elif isinstance(node, t.Compare) and len(node.operands) == 2 and node.ops[0] in {"<=", "=="}:
-        left, right = node.operands
-        if node.ops[0] == "<=":
+    match node:
+        case t.Call(function) if function in PREDICATES:
+            kinds = PREDICATES[function]
+            if len(node.args) != len(kinds):
+                message = f"`{function}` takes {len(kinds)} arguments, and gets {len(node.args)}"
+                report.add("E0301", message, node.span, _CONDITIONS)
+            names = {"map": known.maps.keys(), "term": known.terms.keys(), "index": known.indexes.keys()}
+            for arg, kind in zip(node.args, kinds, strict=False):
+                if kind == "set":
+                    _set(arg, known, report)
+                elif not isinstance(arg, t.Name) or arg.id not in names[kind]:
+                    what = f"an {kind}" if kind == "index" else f"a {kind}"
+                    report.add("E0304", f"`{function}` takes {what} here", arg.span, _CONDITIONS)
+        case t.ForAll():
+            _forall(node, known, report)
+        case t.Compare((left, right), ("<=", *_)):
             _set(left, known, report)
             for side in (right.left, right.right) if isinstance(right, t.Binary) and right.op == "|" else (right,):
                 _set(side, known, report)
-        elif (
-            isinstance(left, t.Call)
-            and isinstance(right, t.Call)
-            and left.function == right.function in {"shape", "dtype"}
+        case t.Compare((t.Call("shape" | "dtype" as function) as left, t.Call(other) as right), ("==", *_)) if (
+            function == other
         ):
-            for side in (left, right):
-                if len(side.args) != 1 or not isinstance(side.args[0], t.Name) or side.args[0].id not in known.tensors:
-                    report.add(
-                        "E0304",
-                        f"`{side.function}` takes an unknown tensor",
-                        side.span,
-                        hint="`tensor A, B` declares them",
-                    )
-        elif isinstance(left, t.Name):
+            for call in (left, right):
+                if len(call.args) != 1 or not isinstance(call.args[0], t.Name) or call.args[0].id not in known.tensors:
+                    report.add("E0304", f"`{function}` takes an unknown tensor", call.span, _TENSORS)
+        case t.Compare((t.Name() as left, right), ("==", *_)):
             _set(left, known, report)
             _set(right, known, report)
-        else:
-            report.add(
-                "E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}"
-            )
-    else:
-        report.add("E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}")
+        case _:
+            report.add("E0315", "nothing is known of this in a derivation", node.span, f"conditions: {_CONDITIONS}")
 
 
 def _forall(node: t.ForAll, known: Declared, report: CheckReport) -> None:
     """`forall x in X - V: f(x, y) == 0`."""
-    body = node.body
-    zero = (
-        isinstance(body, t.Compare)
-        and body.ops == ("==",)
-        and isinstance(body.operands[1], t.Int)
-        and body.operands[1].value == 0
-    )
-    call = body.operands[0] if isinstance(body, t.Compare) else None
-    if not zero or not isinstance(call, t.Call) or call.function not in known.terms or node.name not in known.indexes:
-        report.add("E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}")
-    elif not any(isinstance(arg, t.Name) and arg.id == node.name for arg in call.args):
-        report.add(
-            "E0315", f"`{call.function}` does not take `{node.name}` here", call.span, hint=f"conditions: {_CONDITIONS}"
-        )
-    elif not isinstance(node.domain, t.Binary) or node.domain.op != "-":
-        report.add("E0315", "a term is 0 on what is left of a set beside another one", node.domain.span, hint="`X - V`")
-    else:
-        _set(node.domain.left, known, report)
-        _set(node.domain.right, known, report)
+    hint = f"conditions: {_CONDITIONS}"
+    match node.body:
+        case t.Compare((t.Call(function) as call, t.Int(0), *_), ("==",)) if (
+            function in known.terms and node.name in known.indexes
+        ):
+            if not any(isinstance(arg, t.Name) and arg.id == node.name for arg in call.args):
+                report.add("E0315", f"`{function}` does not take `{node.name}` here", call.span, hint)
+            elif not isinstance(node.domain, t.Binary) or node.domain.op != "-":
+                message = "a term is 0 on what is left of a set beside another one"
+                report.add("E0315", message, node.domain.span, "`X - V`")
+            else:
+                _set(node.domain.left, known, report)
+                _set(node.domain.right, known, report)
+        case _:
+            report.add("E0315", "nothing is known of this in a derivation", node.span, hint)
 
 
 def _set(node: t.Expr, known: Declared, report: CheckReport) -> None:
     """A set of positions: its name, `U * V`, `hull(U, V)`, `image(phi, X * Y)`."""
-    if isinstance(node, t.Name) and node.id in known.sets:
-        return
-    if isinstance(node, t.Binary) and node.op == "*":
-        _set(node.left, known, report)
-        _set(node.right, known, report)
-    elif isinstance(node, t.Call) and node.function == "hull" and len(node.args) == 2:
-        for arg in node.args:
-            _set(arg, known, report)
-    elif isinstance(node, t.Call) and node.function == "image" and len(node.args) == 2:
-        first = node.args[0]
-        if not isinstance(first, t.Name) or first.id not in known.maps:
-            report.add("E0304", "`image` takes a map here", first.span, hint="`image(phi, X)`")
-        _set(node.args[1], known, report)
-    else:
-        report.add("E0304", "this is no set", node.span, hint="a set is `X`, `X * Y`, `hull(U, V)` or `image(phi, X)`")
+    match node:
+        case t.Name(name) if name in known.sets:
+            pass
+        case t.Binary("*", left, right) | t.Call("hull", (left, right)):
+            _set(left, known, report)
+            _set(right, known, report)
+        case t.Call("image", (first, domain)):
+            if not isinstance(first, t.Name) or first.id not in known.maps:
+                report.add("E0304", "`image` takes a map here", first.span, "`image(phi, X)`")
+            _set(domain, known, report)
+        case _:
+            report.add("E0304", "this is no set", node.span, "a set is `X`, `X * Y`, `hull(U, V)` or `image(phi, X)`")
 
 
 def _searches(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     """E0309 for what is known already, E0306 for a map of another set than its own."""
-    left = {node.name for formula in rule.left for node in walk_expr(formula.scope) if isinstance(node, t.Binder)}
-    ranges = {node.range.id for formula in rule.left for node in walk_expr(formula.scope)
-              if isinstance(node, t.Binder) and isinstance(node.range, t.Name)}  # fmt: skip
-    called = {node.function for formula in rule.left for node in walk_expr(formula.scope) if isinstance(node, t.Call)}
-    given = ranges | called | {known.indexes[name] for name in left if name in known.indexes}
+    left = tuple(formula.scope for formula in rule.left)
+    given = {node.range.id for node in nodes(t.Binder, left) if isinstance(node.range, t.Name)}
+    given |= {node.function for node in nodes(t.Call, left)}
+    given |= {known.indexes[node.name] or "" for node in nodes(t.Binder, left) if node.name in known.indexes}
     seen: set[str] = set()
     for one in rule.statements:
         if not isinstance(one, t.Search):
             continue
         if one.name in seen:
-            report.add("E0309", f"`{one.name}` is looked for already", one.span, hint="one `search` for each unknown")
+            report.add("E0309", f"`{one.name}` is looked for already", one.span, "one `search` for each unknown")
         elif one.name in given:
-            report.add(
-                "E0309", f"the left side determines `{one.name}`", one.span, hint="`search` looks for what it does not"
-            )
+            hint = "`search` looks for what it does not"
+            report.add("E0309", f"the left side determines `{one.name}`", one.span, hint)
         seen.add(one.name)
-        node = one.domain
-        first = node.args[0] if isinstance(node, t.Call) and node.args else None
-        if isinstance(node, t.Call) and one.name in known.maps and isinstance(first, t.Name) and first.id in known.sets:
-            domain = known.maps[one.name][0]
-            if unlike(domain, (frozenset({first.id}),)):
-                report.add("E0306", f"`{one.name}` maps {shown(domain)}, and is looked for on {first.id}", first.span,
-                           hint=f"`{node.function}({shown(domain)})`")  # fmt: skip
+        match one.domain:
+            case t.Call(function, (t.Name(first) as arg, *_)) if one.name in known.maps and first in known.sets:
+                domain = known.maps[one.name][0]
+                if unlike(domain, (frozenset({first}),)):
+                    message = f"`{one.name}` maps {shown(domain)}, and is looked for on {first}"
+                    report.add("E0306", message, arg.span, f"`{function}({shown(domain)})`")
 
 
 # ---- results -------------------------------------------------------------------------------------------------------
@@ -381,95 +322,61 @@ def _searches(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
 
 def _results(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     """E0313 where nothing replaces the left side, E0306 and E0307 where a result runs through something else."""
-    wanted = {formula.name: _runs(formula.scope, known) for formula in rule.left}
+    wanted = {formula.name: _runs(formula.scope, known, {}) for formula in rule.left}
     names = [formula.name for formula in rule.right]
     if None in wanted and None not in names:
         hint = "without a name on the left, the last `expr` has none"
-        report.add("E0313", f"no expression of `{rule.name}` replaces the left side", rule.span, hint=hint)
-    made: dict[str, tuple[frozenset[str], ...] | None] = {}
-    later = [formula.name for formula in rule.right]
-    for formula in rule.right:
-        later = later[1:]
-        _uses(formula, made, frozenset(name for name in later if name is not None), known, report)
-        runs = _runs(formula.scope, known, made)
-        if formula.name in wanted:
-            _fits(formula, runs, wanted[formula.name], report)
+        report.add("E0313", f"no expression of `{rule.name}` replaces the left side", rule.span, hint)
+    made: dict[str, Kinds | None] = {}
+    for at, formula in enumerate(rule.right, 1):
+        _uses(formula, made, {*names[at:]}, known, report)
+        runs, own = _runs(formula.scope, known, made), wanted.get(formula.name)
+        if runs is not None and own is not None:
+            message = f"this runs through {shown(runs)}, and the left side through {shown(own)}"
+            if len(runs) != len(own):
+                report.add("E0307", message, formula.span, "a rule keeps what a result is")
+            elif all(runs) and all(own) and sorted(map(sorted, runs)) != sorted(map(sorted, own)):
+                hint = "`restrict(R, X)` leaves a part of it, `{..., other=0}` has a value outside"
+                report.add("E0306", message, formula.span, hint)
         if formula.name is not None:
             made[formula.name] = runs
 
 
-def _runs(
-    node: t.Expr, known: Declared, made: dict[str, tuple[frozenset[str], ...] | None] | None = None
-) -> tuple[frozenset[str], ...] | None:
+def _runs(node: t.Expr, known: Declared, made: Mapping[str, Kinds | None]) -> Kinds | None:
     """The sets that a scope runs through; None where that is not known."""
-    if isinstance(node, t.Restrict):
-        return factors(node.domain)
-    if isinstance(node, t.Nested) and node.subs is None and node.other is None:
-        return _runs(node.scope, known, made)
-    if isinstance(node, t.Name) and made is not None:
-        return made.get(node.id)
-    if not isinstance(node, t.Traversal):
-        return None
-    found: list[frozenset[str]] = []
-    for place in node.places:
-        own = place.range if isinstance(place, t.Binder) else None
-        if own is not None:
-            found.append(frozenset({own.id}) if isinstance(own, t.Name) else frozenset())
-        else:
-            name = known.indexes.get(place.name) if isinstance(place, t.Binder) else None
-            found.append(frozenset() if name is None else frozenset({name}))
-    return tuple(found)
-
-
-def _fits(
-    formula: t.Formula,
-    runs: tuple[frozenset[str], ...] | None,
-    wanted: tuple[frozenset[str], ...] | None,
-    report: CheckReport,
-) -> None:
-    if runs is None or wanted is None:
-        return
-    if len(runs) != len(wanted):
-        report.add("E0307", f"this runs through {shown(runs)}, and the left side through {shown(wanted)}", formula.span,
-                   hint="a rule keeps what a result is")  # fmt: skip
-    elif all(runs) and all(wanted) and sorted(map(shown1, runs)) != sorted(map(shown1, wanted)):
-        hint = "`restrict(R, X)` leaves a part of it, `{..., other=0}` has a value outside"
-        report.add(
-            "E0306",
-            f"this runs through {shown(runs)}, and the left side through {shown(wanted)}",
-            formula.span,
-            hint=hint,
-        )
-
-
-def shown1(kind: frozenset[str]) -> str:
-    return "/".join(sorted(kind))
+    match node:
+        case t.Restrict():
+            return factors(node.domain)
+        case t.Nested(scope, None, None):
+            return _runs(scope, known, made)
+        case t.Name(name):
+            return made.get(name)
+        case t.Traversal():
+            found = []
+            for place in node.places:
+                own = place.range if isinstance(place, t.Binder) else None
+                index = known.indexes.get(place.name) if isinstance(place, t.Binder) and own is None else None
+                index = own.id if isinstance(own, t.Name) else index
+                found.append(ANY if index is None else frozenset({index}))
+            return tuple(found)
+    return None
 
 
 def _uses(
-    formula: t.Formula,
-    made: dict[str, tuple[frozenset[str], ...] | None],
-    later: frozenset[str],
-    known: Declared,
-    report: CheckReport,
+    formula: t.Formula, made: Mapping[str, Kinds | None], later: set[str | None], known: Declared, report: CheckReport
 ) -> None:
     """Accesses of a formula to earlier ones: as many positions as they have, and none behind their end."""
-    partly = {id(arg) for node in walk_expr(formula.scope) if isinstance(node, t.Call) and node.function in known.terms
-              for arg in node.args}  # fmt: skip
+    partly = {id(arg) for node in nodes(t.Call, formula.scope) if node.function in known.terms for arg in node.args}
     for node in walk_expr(formula.scope):
         if isinstance(node, t.Name) and node.id in later and not isinstance(formula.scope, t.Call):
-            report.add(
-                "E0201",
-                f"`{node.id}` is made later",
-                node.span,
-                hint="formulas are computed from the first to the last",
-            )
-        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and made.get(node.base.id) is not None:
-            wanted = made[node.base.id] or ()
+            hint = "formulas are computed from the first to the last"
+            report.add("E0201", f"`{node.id}` is made later", node.span, hint)
+        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name):
+            wanted = made.get(node.base.id)
             count = sum(_count(sub, known) for sub in node.subs)
-            if count > len(wanted) or (count < len(wanted) and id(node) not in partly):
-                report.add("E0307", f"`{node.base.id}` has {len(wanted)} indexes, and gets {count}", node.span,
-                           hint=f"they run through {shown(wanted)}")  # fmt: skip
+            if wanted is not None and (count > len(wanted) or (count < len(wanted) and id(node) not in partly)):
+                message = f"`{node.base.id}` has {len(wanted)} indexes, and gets {count}"
+                report.add("E0307", message, node.span, f"they run through {shown(wanted)}")
 
 
 def _count(sub: t.Expr, known: Declared) -> int:
@@ -485,14 +392,12 @@ def _constant_reads(formulas: Sequence[t.Formula], report: CheckReport) -> None:
     """E0401 for reads at a number behind the size that a formula's index has."""
     sizes: dict[str, tuple[int | None, ...]] = {}
     for formula in formulas:
-        for node in walk_expr(formula.scope):
-            if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in sizes:
-                for sub, size in zip(node.subs, sizes[node.base.id], strict=False):
-                    if isinstance(sub, t.Int) and size is not None and sub.value >= size:
-                        message = (
-                            f"`{node.base.id}` has {size} positions along this index, and none numbered {sub.value}"
-                        )
-                        report.add("E0401", message, sub.span, hint="the first one is 0")
+        for node in nodes(t.Subscript, formula.scope):
+            name = node.base.id if isinstance(node.base, t.Name) else ""
+            for sub, size in zip(node.subs, sizes.get(name, ()), strict=False):
+                if isinstance(sub, t.Int) and size is not None and sub.value >= size:
+                    message = f"`{name}` has {size} positions along this index, and none numbered {sub.value}"
+                    report.add("E0401", message, sub.span, "the first one is 0")
         scope = inside(formula.scope)
         if formula.name is not None and isinstance(scope, t.Traversal):
             sizes[formula.name] = tuple(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from operator import itemgetter
 
 from dslc.semantics.checks.terms import AppliedTerm, Direction, InputTerm, Other, Term, substituted
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import dims_of, nodes, pack_name
 from dslc.syntax import tree as t
 
 
@@ -91,10 +91,7 @@ def _attributes(pattern: Direction, term: AppliedTerm, other: AppliedTerm, found
 def _expr(pattern: Direction, value: t.Expr, other: t.Expr, found: TermMatch) -> TermMatch | None:
     """The pattern's free names stand for any expression, each for one."""
     if isinstance(value, t.Name) and value.id in pattern.free:
-        known = found.names.get(value.id)
-        if known is None:
-            return replace(found, names={**found.names, value.id: other})
-        return found if known == other else None
+        return _bound(found, value.id, other)
     if type(value) is not type(other):
         return None
     for entry in fields(value):
@@ -120,11 +117,7 @@ def _list(
     pattern: Direction, values: tuple[t.Expr, ...], others: tuple[t.Expr, ...], found: TermMatch
 ) -> TermMatch | None:
     """Entry by entry; one pack of the pattern stands for what the others leave."""
-    packs = [
-        k
-        for k, v in enumerate(values)
-        if isinstance(v, t.Pack) and isinstance(v.value, t.Name) and v.value.id in pattern.free
-    ]
+    packs = [k for k, value in enumerate(values) if pack_name(value) in pattern.free]
     if len(packs) > 1:
         return _renamed(pattern, values, others, found)
     if not packs:
@@ -146,12 +139,14 @@ def _list(
     if rest is None:
         return None
     pack = values[at]
-    assert isinstance(pack, t.Pack) and isinstance(pack.value, t.Name)
-    whole = t.ListExpr(tuple(middle), span=pack.span)
-    known = rest.names.get(pack.value.id)
-    if known is None:
-        return replace(rest, names={**rest.names, pack.value.id: whole})
-    return rest if known == whole else None
+    return _bound(rest, pack_name(pack) or "", t.ListExpr(tuple(middle), span=pack.span))
+
+
+def _bound(match: TermMatch, name: str, value: t.Expr) -> TermMatch | None:
+    """A match with what a name stands for; None where it stands for something else."""
+    if name not in match.names:
+        return replace(match, names={**match.names, name: value})
+    return match if match.names[name] == value else None
 
 
 def applied_match(term: Term, match: TermMatch) -> Term | None:
@@ -171,11 +166,7 @@ def applied_match(term: Term, match: TermMatch) -> Term | None:
         more, rest = match.rests[term.rest]
         attrs = {**dict(more), **attrs}
     known = tuple(a for a in args if a is not None)
-    return AppliedTerm(term.operator, known, tuple(sorted(attrs.items(), key=_key)), rest, term.output)
-
-
-def _key(pair: tuple[str, Any]) -> str:
-    return pair[0]
+    return AppliedTerm(term.operator, known, tuple(sorted(attrs.items(), key=itemgetter(0))), rest, term.output)
 
 
 def same(rules: Rules, a: Term, b: Term) -> bool:
@@ -211,16 +202,16 @@ def allowed(pattern: Direction, match: TermMatch, other: Direction) -> bool:
 
 
 def _speaks_of(condition: t.Expr, name: str) -> bool:
-    return any(isinstance(node, t.Name) and node.id.partition(".")[0] == name for node in walk_expr(condition))
+    return any(node.id.partition(".")[0] == name for node in nodes(t.Name, condition))
 
 
 def _types(pattern: Direction, match: TermMatch, other: Direction) -> TermMatch | None:
     """The match extended by the sizes of types; None where a type may exclude the other rule's tensors."""
     uses: dict[str, int] = {}
     for declared in pattern.types.values():
-        for dim in (declared.dims or ()) if declared is not None else ():
-            if isinstance(dim, t.Pack) and isinstance(dim.value, t.Name):
-                uses[dim.value.id] = uses.get(dim.value.id, 0) + 1
+        for pack in map(pack_name, dims_of(declared)):
+            if pack is not None:
+                uses[pack] = uses.get(pack, 0) + 1
     for name, declared in pattern.types.items():
         term = match.tensors.get(name)
         if declared is None or term is None:
@@ -234,37 +225,27 @@ def _types(pattern: Direction, match: TermMatch, other: Direction) -> TermMatch 
                 return None
             match = bound
             continue
-        dims = declared.dims or ()
-        anything = len(dims) == 1 and isinstance(dims[0], t.Pack) and isinstance(dims[0].value, t.Name)
-        if not anything or not _element_free(pattern, declared):
-            return None
-        pack = dims[0]
-        assert isinstance(pack, t.Pack) and isinstance(pack.value, t.Name)
-        if uses[pack.value.id] > 1 or pack.value.id in match.names:
+        pack = pack_name(dims_of(declared)[0]) if len(dims_of(declared)) == 1 else None
+        # the element type is a name which no other condition speaks of, though other tensors may share it
+        free = declared.name in pattern.free and not any(_speaks_of(c, declared.name) for c in pattern.conditions)
+        if pack is None or not free or uses[pack] > 1 or pack in match.names:
             return None
     return match
 
 
-def _element_free(pattern: Direction, declared: t.TypeExpr) -> bool:
-    """An element type that is a name which no other condition speaks of, though other tensors may share it."""
-    return declared.name in pattern.free and not any(_speaks_of(c, declared.name) for c in pattern.conditions)
-
-
 def _type(pattern: Direction, mine: t.TypeExpr, theirs: t.TypeExpr, match: TermMatch) -> TermMatch | None:
+    found: TermMatch | None = match
     if mine.name in pattern.free:
-        known = match.names.get(mine.name)
-        if known is None:
-            match = replace(match, names={**match.names, mine.name: t.Name(theirs.name, span=theirs.span)})
-        elif known != t.Name(theirs.name, span=theirs.span):
-            return None
+        found = _bound(match, mine.name, t.Name(theirs.name, span=theirs.span))
     elif mine.name != theirs.name:
         return None
+    if found is None:
+        return None
+    match = found
     if mine.dims is None or theirs.dims is None:
         return match if mine.dims == theirs.dims else None
-    packs = sum(isinstance(dim, t.Pack) for dim in mine.dims)
-    if packs > 1:
-        return _renamed(pattern, mine.dims, theirs.dims, match)
-    return _list(pattern, mine.dims, theirs.dims, match)
+    several = sum(isinstance(dim, t.Pack) for dim in mine.dims) > 1
+    return (_renamed if several else _list)(pattern, mine.dims, theirs.dims, match)
 
 
 def _renamed(
@@ -276,16 +257,14 @@ def _renamed(
     for a, b in zip(mine, theirs, strict=True):
         if isinstance(a, t.Pack) != isinstance(b, t.Pack):
             return None
-        if isinstance(a, t.Pack) and isinstance(b, t.Pack):
-            if not (isinstance(a.value, t.Name) and isinstance(b.value, t.Name)):
+        bound: TermMatch | None
+        if isinstance(a, t.Pack):
+            name = pack_name(a)
+            if name is None or pack_name(b) is None:
                 return None
-            whole: t.Expr = t.ListExpr((b,), span=b.span)
-            known = match.names.get(a.value.id)
-            if known is not None and known != whole:
-                return None
-            match = replace(match, names={**match.names, a.value.id: whole})
-            continue
-        bound = _expr(pattern, a, b, match)
+            bound = _bound(match, name, t.ListExpr((b,), span=b.span))
+        else:
+            bound = _expr(pattern, a, b, match)
         if bound is None:
             return None
         match = bound

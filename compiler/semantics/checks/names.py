@@ -10,6 +10,7 @@ from dslc.errors import Diagnostic, Fix, Span, instead
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Remember, afresh
 from dslc.semantics.library import Rules, standard
 from dslc.semantics.nary import takes_many
+from dslc.semantics.walk import binders_of, conditions_in, nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import (
     CONSTANTS,
@@ -31,9 +32,20 @@ class CheckReport:
     found: list[Diagnostic] = field(default_factory=list)
     remember: Remember = afresh
 
-    def add(self, code: str, message: str, span: Span | None, fix: Fix | None = None, **more: str) -> None:
-        severity = "warning" if code.startswith("W") else "error"
-        self.take([Diagnostic(code, message, span, severity=severity, fix=fix, **more)])  # type: ignore[arg-type]
+    def add(
+        self,
+        code: str,
+        message: str,
+        span: Span | None,
+        hint: str = "",
+        fix: Fix | None = None,
+        counterexample: str = "",
+    ) -> None:
+        found = Diagnostic(
+            code, message, span, hint=hint, fix=fix, counterexample=counterexample,
+            severity="warning" if code.startswith("W") else "error",
+        )  # fmt: skip
+        self.take([found])
 
     def take(self, found: Iterable[Diagnostic]) -> None:
         """Adds findings, each once."""
@@ -62,6 +74,25 @@ class NameScope:
     def bind(self, name: str, kind: str) -> None:
         self.kinds[name] = kind
 
+    def declare(self, statement: t.Node) -> None:
+        """Binds what a statement names: functions and terms with their parameters, `let`s as values."""
+        if isinstance(statement, t.Let):
+            self.bind(statement.target.name, "value")
+        elif isinstance(statement, t.LetMany):
+            for name in statement.names:
+                self.bind(name, "value")
+        elif isinstance(statement, t.Function | t.TermDecl):
+            signatures = statement.signatures if isinstance(statement, t.TermDecl) else (statement,)
+            for each in signatures:
+                self.bind(each.name, "term" if isinstance(statement, t.TermDecl) else "function")
+                self.functions[each.name] = len(each.params)
+
+    def place(self, binders: Iterable[t.Binder]) -> None:
+        """Binds iterators, whose ranges may use those before."""
+        for binder in binders:
+            self.check(binder.range)
+            self.bind(binder.name, "list" if binder.star else "index")
+
     def kind(self, name: str) -> str | None:
         at: NameScope | None = self
         while at is not None:
@@ -73,9 +104,47 @@ class NameScope:
     def names(self) -> list[str]:
         return [*self.kinds, *(self.parent.names() if self.parent else [])]
 
+    def condition(self, expr: t.Expr) -> None:
+        self.check(expr)
+        if isinstance(expr, t.Int | t.Float | t.Str | t.Inf | t.ListExpr) or (
+            isinstance(expr, t.Binary) and expr.op not in {"and", "or"}
+        ):
+            self.report.add("E0315", f"`{expr.span.text}` is no condition", expr.span)
+
+    def conditions(self, statements: Iterable[t.Node]) -> None:
+        """Checks all `where` statements among some."""
+        for expr in conditions_in(statements):
+            self.condition(expr)
+
+    def function(self, function: t.Function) -> None:
+        """Checks the body of a function."""
+        inner = self.inner()
+        for param in function.params:
+            inner.bind(param, "value")
+        inner.check(function.body)
+        for node in nodes(t.Call, function.body):
+            if node.function == function.name:
+                hint = "`let` functions are never recursive"
+                self.report.add("E0317", f"`{function.name}` calls itself", node.span, hint)
+
+    def results(self, names: tuple[str, ...], value: t.Expr, span: Span) -> None:
+        """Checks that there are as many names as a call has outputs."""
+        definition = self.module.lookup(value.function) if isinstance(value, t.Call) else None
+        if (
+            not isinstance(value, t.Call)
+            or not isinstance(definition, OperatorDef)
+            or self.kind(value.function) is not None
+        ):
+            return
+        count = len(definition.syntax.outputs)
+        many = self.rules.traits_of(definition.name).inverse is not None and len(names) >= 2
+        if count != len(names) and not many:
+            results = "one result" if count == 1 else f"{count} results"
+            self.report.add("E0325", f"{len(names)} names for the {results} of `{value.function}`", span)
+
     # ---- expressions -------------------------------------------------------------------------------------------
 
-    def check(self, expr: t.Expr | None, pattern: bool = False) -> None:
+    def check(self, expr: t.Node | None, pattern: bool = False) -> None:
         """Looks up every name of an expression. In `pattern` places unknown names are bound."""
         if expr is None or isinstance(expr, t.Int | t.Float | t.Str | t.Inf):
             return
@@ -89,38 +158,36 @@ class NameScope:
             self.check(expr.call)
             self._output(expr)
         elif isinstance(expr, t.Reduction):
-            self._binders(expr.binders, (expr.where, expr.body))
+            self._inside(expr.binders, expr.where, expr.body)
         elif isinstance(expr, t.ForAll):
             self.check(expr.domain)
             scope = self.inner()
             scope.bind(expr.name, "index")
             scope.check(expr.body)
         elif isinstance(expr, t.Traversal):
-            flat = [b for p in expr.places for b in (p.places if isinstance(p, t.TuplePlace) else (p,))]
-            self._binders(tuple(flat), (expr.where, expr.body))
+            self._inside(binders_of(expr.places), expr.where, expr.body)
         else:
-            for child in children(expr):
+            for child in t.children(expr):
                 self.check(child, pattern and isinstance(expr, t.ListExpr | t.Pack))
 
     def _name(self, expr: t.Name, pattern: bool) -> None:
-        name = expr.id
+        name, (head, dot, _) = expr.id, expr.id.partition(".")
         if self.kind(name) is not None:
             self.used.add(name)
-            return
-        head = name.partition(".")[0]
-        if "." in name and self.kind(head) is not None:
+        elif dot and self.kind(head) is not None:
             self.used.add(head)
-            return
-        if pattern:
-            root = self
-            while root.parent is not None:
-                root = root.parent
-            root.bind(name, "value")
-            self.used.add(name)
-            return
-        if name in CONSTANTS or name in DTYPE_NAMES or self.module.lookup(name) is not None:
-            return
-        self.unknown(name, expr.span)
+        elif pattern:
+            self._bind_outside(name, "value")
+        elif name not in CONSTANTS | DTYPE_NAMES and self.module.lookup(name) is None:
+            self.unknown(name, expr.span)
+
+    def _bind_outside(self, name: str, kind: str) -> None:
+        """Binds a name in the outermost scope, as what a pattern says is known to all of the item."""
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        root.bind(name, kind)
+        self.used.add(name)
 
     def unknown(self, name: str, span: Span, called: bool = False) -> None:
         visible = {*self.names(), *self.module.names, *VOCABULARY}
@@ -133,13 +200,11 @@ class NameScope:
         if close and close[0] in elsewhere:
             hint = f"{hint} `import std ({close[0]})` brings it".strip()
             fix = imports(self.module.file, close[0]) if close[0] == name else None
-        self.report.add("E0201", f"nothing is named `{name}` here", span, fix, hint=hint)
+        self.report.add("E0201", f"nothing is named `{name}` here", span, hint, fix=fix)
 
-    def _binders(self, binders: tuple[t.Binder, ...], bodies: tuple[t.Expr | None, ...]) -> None:
+    def _inside(self, binders: Iterable[t.Binder], *bodies: t.Expr | None) -> None:
         scope = self.inner()
-        for binder in binders:
-            scope.check(binder.range)
-            scope.bind(binder.name, "list" if binder.star else "index")
+        scope.place(binders)
         for body in bodies:
             scope.check(body)
 
@@ -161,19 +226,12 @@ class NameScope:
         head = expr.function.partition(".")[0]
         definition = self.module.lookup(expr.function)
         known: dict[str, t.Attr] | None = None
-        if kind == "function":
-            self.used.add(expr.function)
-            count = self.functions.get(expr.function, len(expr.args))
-            if len(expr.args) != count and not spliced:
-                self._arity(expr, f"takes {_arguments(count)}, not {len(expr.args)}")
-        elif kind is not None or ("." in expr.function and self.kind(head) is not None):
-            self.used.add(head)
-            count = self.functions.get(expr.function, len(expr.args))
-            if len(expr.args) != count and not spliced:
-                self._arity(expr, f"takes {_arguments(count)}, not {len(expr.args)}")
+        wanted: int | None = None
+        if kind is not None or ("." in expr.function and self.kind(head) is not None):
+            self.used.add(expr.function if kind == "function" else head)
+            wanted = self.functions.get(expr.function)
         elif isinstance(definition, FunctionDef):
-            if len(expr.args) != len(definition.syntax.params) and not spliced:
-                self._arity(expr, f"takes {_arguments(len(definition.syntax.params))}, not {len(expr.args)}")
+            wanted = len(definition.syntax.params)
         elif isinstance(definition, OperatorDef):
             known = {attr.name: attr for attr in definition.attrs}
             if expr.function not in VOCABULARY and not spliced:
@@ -181,11 +239,19 @@ class NameScope:
         elif expr.function not in VOCABULARY and expr.function not in self.extra and head not in self.extra:
             place = Span(expr.span.source, expr.span.start, expr.span.start + len(expr.function))
             self.unknown(expr.function, place, called=True)
+        if wanted not in {None, len(expr.args)} and not spliced:
+            count = "one argument" if wanted == 1 else f"{wanted} arguments"
+            self._arity(expr, f"takes {count}, not {len(expr.args)}")
         for arg in expr.args:
             # in a pattern, a lower-case name where a tensor may stand binds a number
             self.check(arg, pattern=self.pattern and isinstance(arg, t.Name) and arg.id[0].islower())
         if expr.rest is not None:
-            self._rest(expr)
+            if self.kind(expr.rest) is not None:
+                self.used.add(expr.rest)
+            elif self.pattern:
+                self._bind_outside(expr.rest, "attributes")
+            else:
+                self.report.add("E0323", f"`**{expr.rest}` is bound nowhere", expr.span)
         given: set[str] = set()
         for keyword in expr.kwargs:
             if keyword.name in given:
@@ -193,19 +259,16 @@ class NameScope:
             given.add(keyword.name)
             if known is not None and keyword.name not in known:
                 options = difflib.get_close_matches(keyword.name, known, n=1)
-                hint = (
-                    f"did you mean `{options[0]}`?" if options else "attributes: " + ", ".join(known) if known else ""
-                )
+                hint = "attributes: " + ", ".join(known) if known else ""
+                hint = f"did you mean `{options[0]}`?" if options else hint
                 fix = instead(keyword.span, keyword.name, options[0]) if options else None
-                self.report.add(
-                    "E0302", f"`{expr.function}` has no attribute `{keyword.name}`", keyword.span, fix, hint=hint
-                )
+                message = f"`{expr.function}` has no attribute `{keyword.name}`"
+                self.report.add("E0302", message, keyword.span, hint, fix)
             elif known is not None:
                 problem = literal_problem(known[keyword.name], keyword.value)
                 if problem:
-                    self.report.add(
-                        "E0304", f"the attribute `{keyword.name}` of `{expr.function}` {problem}", keyword.value.span
-                    )
+                    message = f"the attribute `{keyword.name}` of `{expr.function}` {problem}"
+                    self.report.add("E0304", message, keyword.value.span)
                 self._axes(expr, known[keyword.name], keyword.value)
             self.check(keyword.value, pattern=self.pattern)
         if known is not None and expr.rest is None and (kind is None):
@@ -217,26 +280,19 @@ class NameScope:
             names = [output.name for output in definition.syntax.outputs]
             if expr.name not in names:
                 hint = "outputs: " + ", ".join(names)
-                self.report.add("E0324", f"`{definition.short}` has no output `{expr.name}`", expr.span, hint=hint)
+                self.report.add("E0324", f"`{definition.short}` has no output `{expr.name}`", expr.span, hint)
 
     def _axes(self, expr: t.Call, attr: t.Attr, value: t.Expr) -> None:
         """Axes that are written down, of a tensor whose rank is."""
-        first = expr.args[0] if expr.args else None
-        dims = self.dims.get(first.id, ()) if isinstance(first, t.Name) else ()
-        if (
-            attr.type.name not in {"axis", "axes", "permutation"}
-            or not dims
-            or any(isinstance(d, t.Pack) for d in dims)
-        ):
+        name = expr.args[0].id if expr.args and isinstance(expr.args[0], t.Name) else ""
+        dims = self.dims.get(name, ())
+        if attr.type.name not in {"axis", "axes", "permutation"} or any(isinstance(d, t.Pack) for d in dims):
             return
-        for entry in value.elements if isinstance(value, t.ListExpr) else (value,):
-            negative = isinstance(entry, t.Unary)
+        for entry in value.elements if isinstance(value, t.ListExpr) and dims else (value,) if dims else ():
             number = entry.operand if isinstance(entry, t.Unary) else entry
-            if isinstance(number, t.Int) and not -len(dims) <= (-number.value if negative else number.value) < len(
-                dims
-            ):
-                shown = first.id if isinstance(first, t.Name) else ""
-                self.report.add("E0322", f"`{shown}` has {len(dims)} axes, and no axis {entry.span.text}", entry.span)
+            at = number.value * (-1 if isinstance(entry, t.Unary) else 1) if isinstance(number, t.Int) else 0
+            if not -len(dims) <= at < len(dims):
+                self.report.add("E0322", f"`{name}` has {len(dims)} axes, and no axis {entry.span.text}", entry.span)
 
     def _missing(self, expr: t.Call, known: dict[str, t.Attr], given: set[str]) -> None:
         if self.kind("(equation)") is not None and not expr.kwargs:
@@ -244,22 +300,8 @@ class NameScope:
         for attr in known.values():
             if attr.default is None and attr.name not in given:
                 hint = f"write `{attr.name}=...`; it is `{attr.type.span.text}`"
-                self.report.add(
-                    "E0303", f"the attribute `{attr.name}` of `{expr.function}` is missing", expr.span, hint=hint
-                )
-
-    def _rest(self, expr: t.Call) -> None:
-        assert expr.rest is not None
-        if self.kind(expr.rest) is not None:
-            self.used.add(expr.rest)
-        elif self.pattern:
-            root = self
-            while root.parent is not None:
-                root = root.parent
-            root.bind(expr.rest, "attributes")
-            self.used.add(expr.rest)
-        else:
-            self.report.add("E0323", f"`**{expr.rest}` is bound nowhere", expr.span)
+                message = f"the attribute `{attr.name}` of `{expr.function}` is missing"
+                self.report.add("E0303", message, expr.span, hint)
 
     def _operator(self, expr: t.Call, op: OperatorDef) -> None:
         most = len(op.syntax.params)
@@ -278,49 +320,11 @@ class NameScope:
 def imports(file: t.File, name: str) -> Fix:
     """The edit that imports a name of the standard library, behind the other imports."""
     header = file.header
-    before = (
-        header.imports[-1].span
-        if header.imports
-        else header.library.span
-        if header.library is not None
-        else header.span
-    )
+    before = header.imports[-1].span if header.imports else (header.library or header).span
     # without imports and a library the first line is `dslc 1`
     end = before.end if before is not header.span else before.source.text.find("\n", before.start)
     end = len(before.source.text) if end < 0 else end
     return Fix(Span(before.source, end, end), f"\nimport std ({name})")
-
-
-def _arguments(count: int) -> str:
-    return "one argument" if count == 1 else f"{count} arguments"
-
-
-def children(expr: t.Node) -> Iterable[t.Expr]:
-    """The expressions directly below one that binds no names."""
-    if isinstance(expr, t.Unary):
-        return (expr.operand,)
-    if isinstance(expr, t.Binary):
-        return (expr.left, expr.right)
-    if isinstance(expr, t.Compare):
-        return expr.operands
-    if isinstance(expr, t.Conditional):
-        return (expr.then, expr.condition, expr.otherwise)
-    if isinstance(expr, t.Pack):
-        return (expr.value,)
-    if isinstance(expr, t.TupleExpr):
-        return expr.slots
-    if isinstance(expr, t.ListExpr):
-        return expr.elements
-    if isinstance(expr, t.Field):
-        return (expr.call,)
-    if isinstance(expr, t.Join):
-        return expr.parts
-    if isinstance(expr, t.Restrict):
-        return (expr.scope, expr.domain)
-    if isinstance(expr, t.Nested):
-        more = tuple(e for e in (expr.other, expr.subs_other) if e is not None)
-        return (expr.scope, *more, *(expr.subs or ()))
-    return ()
 
 
 def fits_subscripts(dims: tuple[t.Expr, ...], subs: tuple[t.Expr, ...]) -> str:
@@ -328,11 +332,8 @@ def fits_subscripts(dims: tuple[t.Expr, ...], subs: tuple[t.Expr, ...]) -> str:
     packs = sum(isinstance(dim, t.Pack) for dim in dims)
     spliced = sum(isinstance(sub, t.Pack) for sub in subs)
     if not packs and not spliced and len(dims) != len(subs):
-        axes, read = (
-            f"{len(dims)} ax{'i' if len(dims) == 1 else 'e'}s",
-            f"{len(subs)} subscript{'s' * (len(subs) != 1)}",
-        )
-        return f"has {axes} and is read with {read}"
+        axes = f"{len(dims)} ax{'i' if len(dims) == 1 else 'e'}s"
+        return f"has {axes} and is read with {len(subs)} subscript{'s' * (len(subs) != 1)}"
     if packs and not spliced:
         return "has any number of axes and is read with single subscripts; a pack needs `*i`"
     if len(subs) - spliced > len(dims) - packs and not packs:

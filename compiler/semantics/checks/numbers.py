@@ -8,7 +8,7 @@ from dataclasses import fields
 from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.definitions import Module
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
 _LIMIT = 1 << 63  #: numbers of 64 bits end here
@@ -17,9 +17,7 @@ _LIMIT = 1 << 63  #: numbers of 64 bits end here
 def check_numbers(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
     """E0329 for whole numbers of 2^63 and more where a size, an attribute or a range stands; results of equations may be larger."""
     for module in rules.modules:
-        if module in modules and any(
-            isinstance(node, t.Int) and node.value >= _LIMIT for node in walk_expr(module.file.items)
-        ):
+        if module in modules and any(node.value >= _LIMIT for node in nodes(t.Int, module.file.items)):
             for number in _counts(module.file, False):
                 report.add("E0329", f"{number.value} does not fit 64 bits, as sizes and attributes must", number.span)
 

@@ -17,7 +17,7 @@ from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import plain
 from dslc.semantics.types import shape_of
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import binders_of, dims_of, names_in, nodes, pack_name, walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, DTYPE_NAMES, DTYPE_SPELLINGS, KEYWORDS
 
@@ -26,6 +26,7 @@ DRAWS = 12  #: draws of sizes for each
 
 
 def check_operator(rules: Rules, op: OperatorDef, report: CheckReport) -> None:
+    """Check names, types, statements and equations of an operator, and whether it elaborates."""
     before = sum(d.severity == "error" for d in report.found)
     scope = _scope(rules, op, report)
     _types(op, scope)
@@ -44,42 +45,37 @@ def check_operator(rules: Rules, op: OperatorDef, report: CheckReport) -> None:
 
 def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
     scope = NameScope(op.module, rules, report)
-    places: dict[str, Span] = {}
 
     def declare(name: str, kind: str, span: Span) -> None:
         if name in KEYWORDS:
             report.add("E0205", f"`{name}` is a reserved word", span)
         old = scope.kinds.get(name)
-        if old is not None:
-            same = {old, kind} <= {"tensor", "let", "output"} and old == kind
-            code = "E0309" if same else "E0213"
-            report.add(
-                code, f"`{name}` is {_a(old)} already" if code == "E0213" else f"`{name}` is defined twice", span
-            )
+        if old == kind in {"tensor", "let"}:
+            report.add("E0309", f"`{name}` is defined twice", span)
+        elif old is not None:
+            report.add("E0213", f"`{name}` is {_a(old)} already", span)
         scope.bind(name, kind)
-        places[name] = span
 
     for param in op.syntax.params:
         declare(param.name, "tensor", param.span)
         if param.type is not None:
-            scope.dims[param.name] = param.type.dims or ()
+            scope.dims[param.name] = dims_of(param.type)
     packs, names = size_names(op)
     for attr in op.attrs:
         declare(attr.name, "attribute", attr.span)
-    for name, span in _size_places(op):
+    for node in (node for param in op.syntax.params for node in nodes(t.Name, dims_of(param.type))):
+        name = node.id
         if name in packs or name in names:
             kind = "pack" if name in packs else "size"
-            if scope.kinds.get(name) not in {None, kind}:
-                report.add("E0213", f"`{name}` is {_a(scope.kinds[name])} and {_a(kind)}", span)
-            scope.kinds.setdefault(name, kind)
+            if scope.kinds.setdefault(name, kind) != kind:
+                report.add("E0213", f"`{name}` is {_a(scope.kinds[name])} and {_a(kind)}", node.span)
     for param in op.syntax.params:
         if param.type is not None and param.type.name not in DTYPE_NAMES:
             scope.kinds.setdefault(param.type.name, "type")
     for statement in op.syntax.statements:
         if isinstance(statement, t.Let):
-            declare(
-                statement.target.name, "tensor" if statement.target.places is not None else "let", statement.target.span
-            )
+            target = statement.target
+            declare(target.name, "tensor" if target.places is not None else "let", target.span)
         elif isinstance(statement, t.LetMany):
             for name in statement.names:
                 declare(name, "let", statement.span)
@@ -92,7 +88,7 @@ def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
     for output in op.syntax.outputs:
         declare(output.name, "tensor", output.span)
         if output.type is not None:
-            scope.dims[output.name] = output.type.dims or ()
+            scope.dims[output.name] = dims_of(output.type)
     return scope
 
 
@@ -100,24 +96,12 @@ def _a(kind: str) -> str:
     return {"attribute": "an attribute", "type": "an element type"}.get(kind, f"a {kind}")
 
 
-def _size_places(op: OperatorDef) -> list[tuple[str, Span]]:
-    return [
-        (node.id, node.span)
-        for param in op.syntax.params
-        for node in walk_expr((param.type.dims or ()) if param.type is not None else ())
-        if isinstance(node, t.Name)
-    ]
-
-
 def _bound_by(condition: t.Expr) -> list[str]:
     """Names that a guard may bind: alone on a side of `==`, or in a list there."""
     if not isinstance(condition, t.Compare) or condition.ops != ("==",):
         return []
-    out = []
-    for side in condition.operands:
-        parts = side.elements if isinstance(side, t.ListExpr) else (side,)
-        out += [part.id for part in parts if isinstance(part, t.Name) and "." not in part.id]
-    return out
+    parts = (p for side in condition.operands for p in (side.elements if isinstance(side, t.ListExpr) else (side,)))
+    return [part.id for part in parts if isinstance(part, t.Name) and "." not in part.id]
 
 
 # ---- types -----------------------------------------------------------------------------------------------------
@@ -136,8 +120,7 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
             hint = "one of " + ", ".join(sorted(DTYPE_NAMES)) + ", or a variable such as `T`"
             report.add(
                 "E0305", f"there is no element type `{param.type.name}`", param.type.span,
-                instead(param.type.span, param.type.name, meant),
-                hint=f"did you mean `{meant}`?" if meant is not None else hint,
+                f"did you mean `{meant}`?" if meant is not None else hint, instead(param.type.span, param.type.name, meant),
             )  # fmt: skip
         _packs(op, param, report)
         _solvable(op, param, report)
@@ -149,20 +132,23 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
             meant = DTYPE_SPELLINGS.get(name)
             report.add(
                 "E0305", f"nothing determines the element type `{name}` of `{output.name}`", output.type.span,
-                instead(output.type.span, name, meant), hint=f"did you mean `{meant}`?" if meant is not None else "",
+                f"did you mean `{meant}`?" if meant is not None else "", fix=instead(output.type.span, name, meant),
             )  # fmt: skip
-        for node in walk_expr(output.type.dims or ()):
-            if isinstance(node, t.Name) and scope.kind(node.id) is None and not _indexed(node.id, output):
-                report.add("E0310", f"nothing determines the size `{node.id}`", node.span)
-            elif isinstance(node, t.Name):
-                scope.used.add(node.id)
+        dims = dims_of(output.type)
+        # a binder of a list in the type, such as k in `{[k: n] 1}`
+        bound = {node.name for node in nodes(t.Binder, dims)}
+        for size in nodes(t.Name, dims):
+            if scope.kind(size.id) is None and size.id not in bound:
+                report.add("E0310", f"nothing determines the size `{size.id}`", size.span)
+            else:
+                scope.used.add(size.id)
     for attr in op.attrs:
         if attr.type.name not in ATTRIBUTE_TYPES:
             report.add(
                 "E0305", f"there is no attribute type `{attr.type.name}`", attr.type.span,
-                hint="one of " + ", ".join(sorted(ATTRIBUTE_TYPES)),
+                "one of " + ", ".join(sorted(ATTRIBUTE_TYPES)),
             )  # fmt: skip
-        for dim in attr.type.dims or ():
+        for dim in dims_of(attr.type):
             scope.check(dim)
         if attr.default is not None:
             problem = literal_problem(attr, attr.default)
@@ -171,26 +157,18 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
             scope.check(attr.default)
 
 
-def _indexed(name: str, output: t.Param) -> bool:
-    """A binder of a list in the type, such as k in `{[k: n] 1}`."""
-    dims = output.type.dims if output.type is not None else ()
-    return any(isinstance(node, t.Binder) and node.name == name for node in walk_expr(dims or ()))
-
-
 def _packs(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
     """With two packs in one type, something must say where the first one ends."""
     assert param.type is not None
-    packs = [d.value.id for d in param.type.dims or () if isinstance(d, t.Pack) and isinstance(d.value, t.Name)]
-    if len(packs) < 2:
-        return
-    free = [pack for pack in dict.fromkeys(packs) if not _ranked(op, pack, param)]
+    packs = _pack_names(param)
+    free = [pack for pack in dict.fromkeys(packs) if not _ranked(op, pack, param)] if len(packs) > 1 else []
     if len(free) > 1:
-        report.add(
-            "E0311",
-            f"nothing says where `*{free[0]}` ends",
-            param.type.span,
-            hint=f"write `where rank({free[0]}) == ...`",
-        )
+        hint = f"write `where rank({free[0]}) == ...`"
+        report.add("E0311", f"nothing says where `*{free[0]}` ends", param.type.span, hint)
+
+
+def _pack_names(param: t.Param) -> list[str]:
+    return [name for element in dims_of(param.type) if (name := pack_name(element)) is not None]
 
 
 def _ranked(op: OperatorDef, pack: str, apart: t.Param, asked: frozenset[str] = frozenset()) -> bool:
@@ -198,57 +176,37 @@ def _ranked(op: OperatorDef, pack: str, apart: t.Param, asked: frozenset[str] = 
     if pack in asked:
         return False
     for condition in conditions_of(op):
-        if isinstance(condition, t.Compare) and condition.ops == ("==",):
-            for side in condition.operands:
-                if isinstance(side, t.Name) and side.id == pack:
-                    return True
-                counted = side.args if isinstance(side, t.Call) and side.function in {"rank", "len"} else ()
-                if any(isinstance(arg, t.Name) and arg.id == pack for arg in counted):
-                    return True
-    for param in op.syntax.params:
-        if param is not apart and param.type is not None:
-            packs = [d.value.id for d in param.type.dims or () if isinstance(d, t.Pack) and isinstance(d.value, t.Name)]
-            if pack in packs and (
-                len(packs) == 1 or all(p == pack or _ranked(op, p, param, asked | {pack}) for p in packs)
-            ):
+        for side in condition.operands if isinstance(condition, t.Compare) and condition.ops == ("==",) else ():
+            counted = side.args if isinstance(side, t.Call) and side.function in {"rank", "len"} else (side,)
+            if any(isinstance(arg, t.Name) and arg.id == pack for arg in counted):
                 return True
+    for param in op.syntax.params:
+        packs = _pack_names(param)
+        if (
+            param is not apart
+            and pack in packs
+            and (len(packs) == 1 or all(p == pack or _ranked(op, p, param, asked | {pack}) for p in packs))
+        ):
+            return True
     return False
 
 
 def _solvable(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
     """A computed dimension is linear in one size that nothing else determines."""
     assert param.type is not None
-    alone = {
-        name.id
-        for other in op.syntax.params
-        for dim in (other.type.dims or () if other.type is not None else ())
-        for name in ([dim] if isinstance(dim, t.Name) else [])
-    }
-    alone |= {name for condition in conditions_of(op) for name in _bound_by(condition)}
-    for dim in param.type.dims or ():
-        if isinstance(dim, t.Binary):
-            names = {node.id for node in walk_expr(dim) if isinstance(node, t.Name)}
-            open_names = sorted(names - alone)
-            bad = any(isinstance(n, t.Binary) and n.op in {"//", "%", "/", "^"} for n in walk_expr(dim))
-            squared = any(
-                isinstance(n, t.Binary)
-                and n.op == "*"
-                and _mentions(n.left, open_names)
-                and _mentions(n.right, open_names)
-                for n in walk_expr(dim)
-            )
-            if open_names and (len(open_names) > 1 or bad or squared) and not _given(op, open_names):
-                report.add("E0328", f"`{dim.span.text}` cannot be solved for {' and '.join(open_names)}", dim.span)
-
-
-def _given(op: OperatorDef, names: list[str]) -> bool:
-    """All but one of the names are determined by guards with attributes, as `sizes == [P, Q]`."""
     bound = {name for condition in conditions_of(op) for name in _bound_by(condition)}
-    return len([name for name in names if name not in bound]) <= 1
-
-
-def _mentions(expr: t.Expr, names: list[str]) -> bool:
-    return any(isinstance(node, t.Name) and node.id in names for node in walk_expr(expr))
+    alone = bound | {d.id for other in op.syntax.params for d in dims_of(other.type) if isinstance(d, t.Name)}
+    for dim in dims_of(param.type):
+        if isinstance(dim, t.Binary):
+            unknown = names_in(dim) - alone
+            bad = any(
+                n.op in {"//", "%", "/", "^"}
+                or (n.op == "*" and names_in(n.left) & unknown and names_in(n.right) & unknown)
+                for n in nodes(t.Binary, dim)
+            )
+            # all but one may be determined by guards with attributes, as `sizes == [P, Q]`
+            if (len(unknown) > 1 or (unknown and bad)) and len(unknown - bound) > 1:
+                report.add("E0328", f"`{dim.span.text}` cannot be solved for {' and '.join(sorted(unknown))}", dim.span)
 
 
 # ---- statements ------------------------------------------------------------------------------------------------
@@ -257,22 +215,19 @@ def _mentions(expr: t.Expr, names: list[str]) -> bool:
 def _statements(op: OperatorDef, scope: NameScope) -> None:
     for statement in op.syntax.statements:
         if isinstance(statement, t.Where):
-            for condition in statement.conditions:
-                check_condition(condition, scope)
+            scope.conditions((statement,))
         elif isinstance(statement, t.Let | t.Equation):
             _target(statement.target, statement.value, scope)
         elif isinstance(statement, t.LetMany | t.EquationMany):
             scope.check(statement.value)
-            check_results(statement.names, statement.value, statement.span, scope)
+            scope.results(statement.names, statement.value, statement.span)
         elif isinstance(statement, t.Function):
-            check_function(statement, scope)
+            scope.function(statement)
         elif isinstance(statement, t.Example):
+            span = statement.value.span
             if not isinstance(statement.value, t.Compare):
-                scope.report.add(
-                    "E0321", "an example states a comparison", statement.value.span, hint="write `f(...) == value`"
-                )
-            outside = NameScope(op.module, scope.rules, scope.report)
-            outside.check(statement.value)
+                scope.report.add("E0321", "an example states a comparison", span, "write `f(...) == value`")
+            NameScope(op.module, scope.rules, scope.report).check(statement.value)
 
 
 def _circle(op: OperatorDef, report: CheckReport) -> None:
@@ -290,7 +245,7 @@ def _circle(op: OperatorDef, report: CheckReport) -> None:
         way = (*way, used.short)
         if used.name == op.name:
             hint = "one operator of the circle needs an equation of its own"
-            report.add("E0317", f"`{op.short}` needs itself: {' -> '.join(way)}", first.span, hint=hint)
+            report.add("E0317", f"`{op.short}` needs itself: {' -> '.join(way)}", first.span, hint)
             return
         todo += [(used, way, needed, first) for needed in _needed(used)]
 
@@ -299,12 +254,12 @@ def _needed(op: OperatorDef) -> list[t.Call]:
     """The calls in an operator's equations that every evaluation makes."""
     functions = {statement.name for statement in op.syntax.statements if isinstance(statement, t.Function)} | VOCABULARY
     out: list[t.Call] = []
-    values = [s.value for s in op.syntax.statements if isinstance(s, t.Let | t.Equation | t.LetMany | t.EquationMany)]
-    for value in values:
-        chosen = {id(node) for choice in walk_expr(value) if isinstance(choice, t.Conditional)
-                  for part in (choice.then, choice.otherwise) for node in walk_expr(part)}  # fmt: skip
-        out += [node for node in walk_expr(value)
-                if isinstance(node, t.Call) and id(node) not in chosen and node.function not in functions]  # fmt: skip
+    for statement in op.syntax.statements:
+        if isinstance(statement, t.Let | t.Equation | t.LetMany | t.EquationMany):
+            choices = nodes(t.Conditional, statement.value)
+            chosen = {id(node) for choice in choices for node in walk_expr((choice.then, choice.otherwise))}
+            calls = nodes(t.Call, statement.value)
+            out += [node for node in calls if id(node) not in chosen and node.function not in functions]
     return out
 
 
@@ -313,76 +268,31 @@ def _target(target: t.Defined, value: t.Expr, scope: NameScope) -> None:
     if target.places is not None:
         inner.bind("(equation)", "flag")
         seen: set[str] = set()
-        for place in target.places:
-            for binder in place.places if isinstance(place, t.TuplePlace) else (place,):
-                scope.check(binder.range)
-                if binder.name in seen:
-                    scope.report.add("E0309", f"the index `{binder.name}` stands twice on the left", binder.span)
-                seen.add(binder.name)
-                inner.bind(binder.name, "list" if binder.star else "index")
+        for binder in binders_of(target.places):
+            scope.check(binder.range)
+            if binder.name in seen:
+                scope.report.add("E0309", f"the index `{binder.name}` stands twice on the left", binder.span)
+            seen.add(binder.name)
+            inner.bind(binder.name, "list" if binder.star else "index")
     inner.check(value)
-
-
-def check_condition(condition: t.Expr, scope: NameScope) -> None:
-    scope.check(condition)
-    if isinstance(condition, t.Int | t.Float | t.Str | t.Inf | t.ListExpr) or (
-        isinstance(condition, t.Binary) and condition.op not in {"and", "or"}
-    ):
-        scope.report.add("E0315", f"`{condition.span.text}` is no condition", condition.span)
-
-
-def check_function(function: t.Function, scope: NameScope) -> None:
-    inner = scope.inner()
-    for param in function.params:
-        inner.bind(param, "value")
-    inner.check(function.body)
-    for node in walk_expr(function.body):
-        if isinstance(node, t.Call) and node.function == function.name:
-            scope.report.add(
-                "E0317", f"`{function.name}` calls itself", node.span, hint="`let` functions are never recursive"
-            )
-
-
-def check_results(names: tuple[str, ...], value: t.Expr, span: Span, scope: NameScope) -> None:
-    """As many names as the call has outputs."""
-    if not isinstance(value, t.Call):
-        return
-    definition = scope.module.lookup(value.function)
-    if not isinstance(definition, OperatorDef) or scope.kind(value.function) is not None:
-        return
-    count = len(definition.syntax.outputs)
-    if scope.rules.traits_of(definition.name).inverse is not None and len(names) >= 2:
-        return
-    if count != len(names):
-        results = "one result" if count == 1 else f"{count} results"
-        scope.report.add("E0325", f"{len(names)} names for the {results} of `{value.function}`", span)
 
 
 def _equations(op: OperatorDef, report: CheckReport) -> None:
     outputs = {output.name: output for output in op.syntax.outputs}
     defined: set[str] = set()
     for statement in op.syntax.statements:
-        if isinstance(statement, t.Equation):
-            name = statement.target.name
+        if not isinstance(statement, t.Equation | t.EquationMany):
+            continue
+        span = statement.target.span if isinstance(statement, t.Equation) else statement.span
+        for name in (statement.target.name,) if isinstance(statement, t.Equation) else statement.names:
             if name not in outputs:
-                report.add(
-                    "E0201",
-                    f"`{name}` is no output of `{op.short}`",
-                    statement.target.span,
-                    hint="`let` names anything else",
-                )
+                hint = "`let` names anything else" if isinstance(statement, t.Equation) else ""
+                report.add("E0201", f"`{name}` is no output of `{op.short}`", span, hint)
             elif name in defined:
-                report.add("E0309", f"`{name}` has two equations", statement.target.span)
+                report.add("E0309", f"`{name}` has two equations", span)
             defined.add(name)
-            if name in outputs:
+            if name in outputs and isinstance(statement, t.Equation):
                 _places(statement.target, outputs[name], report)
-        elif isinstance(statement, t.EquationMany):
-            for name in statement.names:
-                if name not in outputs:
-                    report.add("E0201", f"`{name}` is no output of `{op.short}`", statement.span)
-                elif name in defined:
-                    report.add("E0309", f"`{name}` has two equations", statement.span)
-                defined.add(name)
     for name, output in outputs.items():
         if name not in defined:
             report.add("E0308", f"no equation defines `{name}`", output.span)
@@ -391,7 +301,7 @@ def _equations(op: OperatorDef, report: CheckReport) -> None:
 def _places(target: t.Defined, output: t.Param, report: CheckReport) -> None:
     if target.places is None or output.type is None:
         return
-    dims = output.type.dims or ()
+    dims = dims_of(output.type)
     subs: tuple[t.Expr, ...] = tuple(
         t.Pack(t.Name(p.name, span=p.span), span=p.span)
         if isinstance(p, t.Binder) and p.star
@@ -403,24 +313,14 @@ def _places(target: t.Defined, output: t.Param, report: CheckReport) -> None:
 
 
 def _unused(op: OperatorDef, scope: NameScope) -> None:
+    others = tuple(one for one in op.syntax.statements if isinstance(one, t.OnnxMap | t.Where))
+    mentioned = {name.partition(".")[0] for name in names_in(others)} | scope.used
+    mentioned |= {p.name for one in others if isinstance(one, t.OnnxMap) for p in one.inputs if isinstance(p, t.Param)}
     for statement in op.syntax.statements:
-        names: list[tuple[str, Span]] = []
-        if isinstance(statement, t.Let):
-            names = [(statement.target.name, statement.target.span)]
-        elif isinstance(statement, t.Function):
-            names = [(statement.name, statement.span)]
-        mentioned = {
-            node.id.partition(".")[0]
-            for other in op.syntax.statements
-            if isinstance(other, t.OnnxMap | t.Where)
-            for node in walk_expr(other)
-            if isinstance(node, t.Name)
-        }
-        clauses = [other for other in op.syntax.statements if isinstance(other, t.OnnxMap)]
-        mentioned |= {param.name for clause in clauses for param in clause.inputs if isinstance(param, t.Param)}
-        for name, span in names:
-            if name not in scope.used and name not in mentioned:
-                scope.report.add("W0005", f"`{name}` is never used", span)
+        if isinstance(statement, t.Let | t.Function):
+            named: t.Defined | t.Function = statement.target if isinstance(statement, t.Let) else statement
+            if named.name not in mentioned:
+                scope.report.add("W0005", f"`{named.name}` is never used", named.span)
 
 
 # ---- elaboration -----------------------------------------------------------------------------------------------
@@ -455,17 +355,13 @@ def _elaborates(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
         return report.found
     if isinstance(first, EvalError) and first.diagnostics:
         report.take(first.diagnostics)
-    elif isinstance(first, Mismatch) and not _is_composite(op):
-        report.add("E0306", f"`{op.short}`: {first.reason}", first.span or op.syntax.span)
-    return report.found
-
-
-def _is_composite(op: OperatorDef) -> bool:
-    """Sizes inside a composite must fit each other, which few of the choices tried here do."""
-    return any(
+    # sizes inside a composite must fit each other, which few of the choices tried here do
+    elif isinstance(first, Mismatch) and not any(
         isinstance(s, t.EquationMany | t.LetMany) or (isinstance(s, t.Equation) and s.target.places is None)
         for s in op.syntax.statements
-    )
+    ):
+        report.add("E0306", f"`{op.short}`: {first.reason}", first.span or op.syntax.span)
+    return report.found
 
 
 def _declared(

@@ -7,14 +7,13 @@ import fnmatch
 from dslc.semantics.checks.costs import check_cost
 from dslc.semantics.checks.derivations import check_unknowns
 from dslc.semantics.checks.names import VOCABULARY, CheckReport, NameScope
-from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import DerivationDef, FunctionDef, LoweringDef, Module, RulesetDef, TestDef
 from dslc.semantics.library import Rules, without, word_of
 from dslc.semantics.targets import DEVICES, TEMPLATED
 from dslc.semantics.trust import NoTemplate, mistake, template_text
 from dslc.semantics.vendor import wrong
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import binders_of, dims_of, nodes, walk_expr
 from dslc.syntax import tree as t
 
 #: predicates and sets that `where` and `search` of a derivation know, and the tensors' operations of expressions
@@ -27,6 +26,7 @@ _GENERATORS = frozenset("randn rand randint zeros ones iota onnx".split())
 
 
 def check_derivation(rules: Rules, rule: DerivationDef, report: CheckReport) -> None:
+    """Check names, conditions and forms of a derivation."""
     syntax = rule.syntax
     scope = NameScope(rule.module, rules, report)
     scope.extra = _DERIVATION
@@ -36,22 +36,18 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: CheckReport) -> 
                 if scope.kinds.get(binder.name) == "index":
                     report.add("E0309", f"the index `{binder.name}` is declared twice", binder.span)
                 scope.bind(binder.name, "index")
-                for node in walk_expr(binder.range):
-                    if isinstance(node, t.Name):
-                        scope.kinds.setdefault(node.id, "set")
+                for node in nodes(t.Name, binder.range):
+                    scope.kinds.setdefault(node.id, "set")
         elif isinstance(one, t.SetDecl | t.TensorDecl):
             for name in one.names:
                 scope.bind(name, "set" if isinstance(one, t.SetDecl) else "tensor")
         elif isinstance(one, t.MapDecl):
             scope.bind(one.name, "map")
-            for node in walk_expr((one.domain, one.codomain)):
-                if isinstance(node, t.Name):
-                    scope.kinds.setdefault(node.id, "set")
+            for node in nodes(t.Name, (one.domain, one.codomain)):
+                scope.kinds.setdefault(node.id, "set")
     for one in syntax.declarations:
         if isinstance(one, t.TermDecl):
-            for signature in one.signatures:
-                scope.bind(signature.name, "term")
-                scope.functions[signature.name] = len(signature.params)
+            scope.declare(one)
     for name in ("tile_sizes", "vector_sizes"):
         scope.bind(name, "set")
     for formula in (*syntax.left, *syntax.right):
@@ -59,10 +55,7 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: CheckReport) -> 
             scope.bind(formula.name, "tensor")
     for formula in (*syntax.left, *syntax.right):
         scope.check(formula.scope)
-    for one in syntax.declarations:
-        if isinstance(one, t.Where):
-            for condition in one.conditions:
-                check_condition(condition, scope)
+    scope.conditions(syntax.declarations)
     for statement in syntax.statements:
         if isinstance(statement, t.Search):
             if scope.kind(statement.name) is None:
@@ -75,44 +68,38 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: CheckReport) -> 
 
 
 def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None:
+    """Check names, device and emitted code of a lowering."""
     syntax = rule.syntax
     scope = NameScope(rule.module, rules, report)
     scope.extra = _LOWERING
     if syntax.device not in DEVICES:
-        report.add(
-            "E0701", f"there is no device `{syntax.device}`", syntax.span, hint="one of " + ", ".join(sorted(DEVICES))
-        )
+        hint = "one of " + ", ".join(sorted(DEVICES))
+        report.add("E0701", f"there is no device `{syntax.device}`", syntax.span, hint)
     declare_params(syntax.params, scope)
     emits = [s for s in syntax.statements if isinstance(s, t.CallVendor | t.RenderTemplate | t.OnnxMap)]
     if len(emits) != 1:
-        report.add(
-            "E0702",
-            f"`{syntax.name}` emits {len(emits)} things",
-            syntax.span,
-            hint="one of `call`, `template` and `onnx`",
-        )
+        hint = "one of `call`, `template` and `onnx`"
+        report.add("E0702", f"`{syntax.name}` emits {len(emits)} things", syntax.span, hint)
     scope.pattern = True
     if syntax.expr is not None:
         _lowered(syntax.expr, scope)
     for bind in syntax.match:
-        for node in walk_expr(bind.value):
-            if isinstance(node, t.Name) and scope.kind(node.id) is None and "." not in node.id and node.id[0].isupper():
+        for node in nodes(t.Name, bind.value):
+            if scope.kind(node.id) is None and "." not in node.id and node.id[0].isupper():
                 scope.bind(node.id, "tensor")
         scope.check(bind.value)
         for name in bind.names:
             scope.bind(name, "tensor")
     scope.pattern = False
     for statement in syntax.statements:
-        if isinstance(statement, t.Let):
-            scope.check(statement.value)
-            scope.bind(statement.target.name, "value")
-        elif isinstance(statement, t.Function):
-            scope.bind(statement.name, "function")
-            scope.functions[statement.name] = len(statement.params)
-            check_function(statement, scope)
+        if isinstance(statement, t.Let | t.Function):
+            if isinstance(statement, t.Let):
+                scope.check(statement.value)
+            scope.declare(statement)
+            if isinstance(statement, t.Function):
+                scope.function(statement)
         elif isinstance(statement, t.Where):
-            for condition in statement.conditions:
-                check_condition(condition, scope)
+            scope.conditions((statement,))
         elif isinstance(statement, t.Cost):
             for entry in statement.entries:
                 _entry(entry, scope)
@@ -123,9 +110,10 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None
             if isinstance(statement, t.RenderTemplate) and syntax.device in DEVICES:
                 _template(rule, statement, report)
             if isinstance(statement, t.CallVendor):
-                tensors = frozenset(name for name in _tensors(syntax) if scope.kind(name) == "tensor")
-                for one in wrong(statement, tensors):
-                    report.add(one.code, one.message, one.span, hint=one.hint)
+                names = {param.name for param in syntax.params} | {name for bind in syntax.match for name in bind.names}
+                names |= {syntax.expr.target.name} if syntax.expr else set()
+                tensors = frozenset(name for name in names if scope.kind(name) == "tensor")
+                report.take(wrong(statement, tensors))
         elif isinstance(statement, t.OnnxMap):
             for given in statement.inputs:
                 if isinstance(given, t.Param) and given.name != "_" and scope.kind(given.name) is None:
@@ -147,30 +135,21 @@ def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckRepor
     except NoTemplate as missing:
         problem, hint = str(missing), "templates are files in the folder of the file that names them, or below"
     if problem:
-        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement.span, hint=hint)
-
-
-def _tensors(syntax: t.Lowering) -> set[str]:
-    """The names of a lowering that may be tensors: its parameters and results."""
-    results = {name for bind in syntax.match for name in bind.names} | (
-        {syntax.expr.target.name} if syntax.expr else set()
-    )
-    return {param.name for param in syntax.params} | results
+        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement.span, hint)
 
 
 def _lowered(equation: t.Equation, scope: NameScope) -> None:
     """In a lowering's expression, an unknown lower-case name is an integer coefficient, an unknown function a term."""
-    for place in equation.target.places or ():
-        for binder in place.places if isinstance(place, t.TuplePlace) else (place,):
-            scope.bind(binder.name, "list" if binder.star else "index")
+    for binder in binders_of(equation.target.places):
+        scope.bind(binder.name, "list" if binder.star else "index")
     for node in walk_expr(equation.value):
         if isinstance(node, t.Binder):
             scope.bind(node.name, "list" if node.star else "index")
         elif isinstance(node, t.Name) and scope.kind(node.id) is None and node.id[0].islower():
             scope.bind(node.id, "value")
-        elif isinstance(node, t.Call) and node.function not in _LOWERING | VOCABULARY:
-            known = scope.kind(node.function) or scope.module.lookup(node.function)
-            if known is None:
+        elif isinstance(node, t.Call):
+            known = node.function in _LOWERING | VOCABULARY or scope.kind(node.function) is not None
+            if not known and scope.module.lookup(node.function) is None:
                 scope.bind(node.function, "term")
     scope.check(equation.value)
     scope.bind(equation.target.name, "tensor")
@@ -187,22 +166,24 @@ def _entry(entry: t.Entry, scope: NameScope) -> None:
 
 
 def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
+    """Check names and statements of a test."""
     syntax = test.syntax
     module = test.module
     scope = NameScope(module, rules, report)
     scope.extra = _GENERATORS
     head = syntax.name.rsplit(".", 1)[-1]
     names = {getattr(item, "name", None) for item in module.file.items if not isinstance(item, t.Test)}
-    if head not in names and module.lookup(syntax.name) is None and not _known(rules, module, head):
-        report.add(
-            "E0214", f"nothing is named `{syntax.name}`", syntax.span, hint="a test bears the name of what it tests"
-        )
+    if (
+        head not in names
+        and module.lookup(syntax.name) is None
+        and not any(f"{module.library}.{head}" in table for table in (rules.operators, rules.substitutions, rules.laws))
+    ):
+        report.add("E0214", f"nothing is named `{syntax.name}`", syntax.span, "a test bears the name of what it tests")
     for statement in syntax.statements:
         if isinstance(statement, t.Given):
             for item in statement.items:
-                if item.type is not None:
-                    for dim in item.type.dims or ():
-                        scope.check(dim)
+                for dim in dims_of(item.type):
+                    scope.check(dim)
                 scope.check(item.value)
                 scope.bind(item.name, "tensor")
         elif isinstance(statement, t.Expect):
@@ -219,15 +200,11 @@ def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
                     for name in bind.names:
                         inner.bind(name, "tensor")
         elif isinstance(statement, t.Where):
-            for condition in statement.conditions:
-                check_condition(condition, scope)
-
-
-def _known(rules: Rules, module: Module, name: str) -> bool:
-    return any(f"{module.library}.{name}" in table for table in (rules.operators, rules.substitutions, rules.laws))
+            scope.conditions((statement,))
 
 
 def check_ruleset(rules: Rules, rule: RulesetDef, report: CheckReport) -> None:
+    """E0214 for names of a rule set that nothing has."""
     known = {*rules.operators, *rules.substitutions, *rules.derivations, *rules.lowerings, *rules.laws, *rules.rulesets}
     short = {name.rsplit(".", 1)[-1] for name in known}
     for statement in rule.syntax.statements:
@@ -254,10 +231,12 @@ def check_header(rules: Rules, module: Module, report: CheckReport) -> None:
     for item in file.header.imports:
         for name in item.names or ():
             if name in module.names and name not in mentioned:
-                report.add("W0007", f"`{name}` is imported and never used", word_of(item, name), without(item, name))
+                report.add(
+                    "W0007", f"`{name}` is imported and never used", word_of(item, name), fix=without(item, name)
+                )
     for one in file.items:
         if isinstance(one, t.Function) and isinstance(module.names.get(one.name), FunctionDef):
-            check_function(one, NameScope(module, rules, report))
+            NameScope(module, rules, report).function(one)
 
 
 def _mentioned(file: t.File) -> set[str]:

@@ -13,9 +13,6 @@ from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-# longer patterns are not compared for overlaps: unification branches at every commutative operator
-
-
 STEPS = 2000  #: steps of unification, which branches at every commutative operator: longer patterns are not compared
 
 
@@ -36,14 +33,12 @@ def check_covered(rules: Rules, modules: frozenset[Module], report: CheckReport)
             if any(d.code == "W0004" and d.span is sub.syntax.span for d in report.found):
                 break
             if equal:
-                report.add(
-                    "W0004", f"`{sub.syntax.name}` is `{other.name}` up to names, order and direction", sub.syntax.span
-                )
+                message = f"`{sub.syntax.name}` is `{other.name}` up to names, order and direction"
+                report.add("W0004", message, sub.syntax.span)
             else:
-                report.add(
-                    "W0002", f"wherever `{sub.syntax.name}` applies, `{other.name}` applies and does the same", sub.syntax.span,
-                    hint="leave it out, or let the more general rule exclude this case with a guard",
-                )  # fmt: skip
+                message = f"wherever `{sub.syntax.name}` applies, `{other.name}` applies and does the same"
+                hint = "leave it out, or let the more general rule exclude this case with a guard"
+                report.add("W0002", message, sub.syntax.span, hint)
             break
 
 
@@ -123,14 +118,13 @@ def _apart(term: Term) -> Term:
     if isinstance(term, InputTerm):
         return InputTerm(f"{term.name}'")
     if isinstance(term, AppliedTerm):
-        attrs = tuple((name, _primed(value)) for name, value in term.attrs)
+        attrs = tuple(
+            (name, replace(value, id=f"{value.id}'") if isinstance(value, t.Name) else value)
+            for name, value in term.attrs
+        )
         rest = None if term.rest is None else f"{term.rest}'"
         return replace(term, args=tuple(_apart(arg) for arg in term.args), attrs=attrs, rest=rest)
     return term
-
-
-def _primed(value: t.Expr) -> t.Expr:
-    return replace(value, id=f"{value.id}'") if isinstance(value, t.Name) else value
 
 
 _Bound = Mapping[str, Term]
@@ -188,15 +182,9 @@ def _occurs(name: str, term: Term, bound: _Bound) -> bool:
 def _differ(free: frozenset[str], a: AppliedTerm, b: AppliedTerm) -> bool:
     """Return whether an attribute has different constant values."""
     mine, theirs = dict(a.attrs), dict(b.attrs)
-    literal = (t.Int, t.Float, t.Str, t.ListExpr)
     for name in mine.keys() & theirs.keys():
-        x, y = mine[name], theirs[name]
-        if isinstance(x, literal) and isinstance(y, literal) and x != y:
-            return not (isinstance(x, t.ListExpr) or isinstance(y, t.ListExpr)) or (
-                _constant_list(x) and _constant_list(y)
-            )
+        both = mine[name], theirs[name]
+        if all(isinstance(one, t.Int | t.Float | t.Str | t.ListExpr) for one in both) and both[0] != both[1]:
+            lists = [one for one in both if isinstance(one, t.ListExpr)]
+            return all(isinstance(each, t.Int) for one in lists for each in one.elements)
     return False
-
-
-def _constant_list(value: t.Expr) -> bool:
-    return not isinstance(value, t.ListExpr) or all(isinstance(each, t.Int) for each in value.elements)

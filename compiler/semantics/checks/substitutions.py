@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dslc.errors import Diagnostic, DslcError, Span
+from dslc.errors import Diagnostic, DslcError
 from dslc.semantics.checks.names import CheckReport, NameScope
-from dslc.semantics.checks.operators import check_condition, check_function, check_results
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import entries, error_in, errors, words
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import binders_of, conditions_in, dims_of, names_in, nodes, walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS, NUMERICS
 
@@ -26,15 +25,13 @@ def declare_params(params: tuple[t.Param, ...], scope: NameScope) -> None:
             scope.report.add("E0309", f"`{param.name}` is declared twice", param.span)
         scope.bind(param.name, "tensor")
         if param.type is not None:
-            scope.dims[param.name] = param.type.dims or ()
+            scope.dims[param.name] = dims_of(param.type)
     for param in params:
         if param.type is None:
             continue
-        for node in walk_expr(param.type.dims or ()):
-            if isinstance(node, t.Name):
-                if scope.kinds.get(node.id) == "tensor":
-                    scope.report.add("E0213", f"`{node.id}` is a tensor and a size", node.span)
-                scope.kinds.setdefault(node.id, "size")
+        for node in nodes(t.Name, dims_of(param.type)):
+            if scope.kinds.setdefault(node.id, "size") == "tensor":
+                scope.report.add("E0213", f"`{node.id}` is a tensor and a size", node.span)
         if param.type.name not in DTYPE_NAMES:
             if not param.type.name[0].isupper():
                 scope.report.add("E0305", f"there is no element type `{param.type.name}`", param.type.span)
@@ -49,6 +46,7 @@ def errors_of(rules: Rules, sub: SubstitutionDef) -> list[Diagnostic]:
 
 
 def check_substitution(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
+    """Check both sides of a substitution and what it declares."""
     syntax = sub.syntax
     scope = NameScope(sub.module, rules, report)
     declare_params(syntax.params, scope)
@@ -72,7 +70,7 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: CheckReport) 
     for entry in errors(syntax):
         if error_in(entry) is None:
             hint = "by how much a result in 32 bits may be off, relative to its largest element"
-            report.add("E0326", "`error` is a number above 0 and at most 1", entry.value.span, hint=hint)
+            report.add("E0326", "`error` is a number above 0 and at most 1", entry.value.span, hint)
     for param in syntax.params:
         if param.name not in used_left and param.name not in scope.used:
             report.add("W0005", f"the tensor `{param.name}` is never used", param.span)
@@ -80,50 +78,41 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: CheckReport) 
         return
     for side, used in ((syntax.left, used_left | scope.used), (syntax.right, scope.used)):
         for statement in side:
-            if isinstance(statement, t.Bind):
-                for one in statement.names:
-                    if one not in syntax.outputs and one not in used and len(statement.names) == 1:
-                        report.add("W0005", f"`{one}` is never used", statement.span)
-            elif isinstance(statement, t.Let) and statement.target.name not in used:
-                report.add("W0005", f"`{statement.target.name}` is never used", statement.span)
+            names = statement.names if isinstance(statement, t.Bind) and len(statement.names) == 1 else ()
+            names = (statement.target.name,) if isinstance(statement, t.Let) else names
+            for one in names:
+                if one not in used and (isinstance(statement, t.Let) or one not in syntax.outputs):
+                    report.add("W0005", f"`{one}` is never used", statement.span)
 
 
 def _numerics(entry: t.Entry, report: CheckReport) -> None:
     said = words(entry)
     unknown = [word for word in said if word not in NUMERICS]
     if unknown or not said or len(set(said)) < len(said):
-        what = (
-            f"`{unknown[0]}` says nothing of floating-point numbers"
-            if unknown
-            else "`numerics` is a word or a list of words"
-        )
-        report.add("E0326", what, entry.value.span, hint="any of " + ", ".join(NUMERICS))
+        what = "`numerics` is a word or a list of words"
+        what = f"`{unknown[0]}` says nothing of floating-point numbers" if unknown else what
+        report.add("E0326", what, entry.value.span, "any of " + ", ".join(NUMERICS))
     elif "exact" in said and len(said) > 1 and set(said) & {"reassociates", "cancels"}:
         report.add("E0326", "what is exact neither reassociates nor cancels", entry.value.span)
 
 
 def _side(statements: tuple[t.GraphStatement, ...], scope: NameScope, pattern: bool) -> None:
     for statement in statements:
-        if isinstance(statement, t.TermDecl):
-            for signature in statement.signatures:
-                scope.bind(signature.name, "term")
-                scope.functions[signature.name] = len(signature.params)
+        if isinstance(statement, t.TermDecl | t.Function):
+            scope.declare(statement)
         elif isinstance(statement, t.Search):
             scope.check(statement.domain)
             scope.bind(statement.name, "value")
-        elif isinstance(statement, t.Function):
-            scope.bind(statement.name, "function")
-            scope.functions[statement.name] = len(statement.params)
     scope.pattern = pattern
     defined: set[str] = set()
     for statement in statements:
         if isinstance(statement, t.Bind):
             scope.check(statement.value)
-            check_results(statement.names, statement.value, statement.span, scope)
+            scope.results(statement.names, statement.value, statement.span)
             for name in statement.names:
                 if name in defined or scope.kinds.get(name) in {"size", "type"}:
-                    report_code = "E0309" if name in defined else "E0213"
-                    scope.report.add(report_code, f"`{name}` is bound twice", statement.span)
+                    code = "E0309" if name in defined else "E0213"
+                    scope.report.add(code, f"`{name}` is bound twice", statement.span)
                 elif scope.kind(name) == "tensor" and name in scope.dims:
                     scope.report.add("E0309", f"`{name}` is a parameter already", statement.span)
                 defined.add(name)
@@ -131,41 +120,38 @@ def _side(statements: tuple[t.GraphStatement, ...], scope: NameScope, pattern: b
         elif isinstance(statement, t.Let):
             scope.pattern = False
             inner = scope.inner()
-            for place in statement.target.places or ():
-                for binder in place.places if isinstance(place, t.TuplePlace) else (place,):
-                    inner.check(binder.range)
-                    inner.bind(binder.name, "index")
+            inner.place(binders_of(statement.target.places))
             inner.check(statement.value)
             scope.pattern = pattern
-            scope.bind(statement.target.name, "value")
+            scope.declare(statement)
         elif isinstance(statement, t.LetMany):
             scope.check(statement.value)
-            for name in statement.names:
-                scope.bind(name, "value")
+            scope.declare(statement)
         elif isinstance(statement, t.Const):
-            _const(statement, scope)
+            inner = scope.inner()
+            for dim in dims_of(statement.type):
+                scope.check(dim)
+            inner.place(binders_of(statement.target.places))
+            inner.check(statement.value)
+            scope.bind(statement.target.name, "tensor")
+            scope.dims[statement.target.name] = dims_of(statement.type)
         elif isinstance(statement, t.Correct):
-            _correct(statement, scope)
+            # a correction may use all that both sides bind
+            scope.pattern = False
+            if isinstance(statement.what, t.Bind):
+                scope.check(statement.what.value)
+                scope.results(statement.what.names, statement.what.value, statement.what.span)
+            scope.check(statement.limit)
+            scope.pattern = pattern
     # conditions may use what a later line binds
     scope.pattern = False
     for statement in statements:
         if isinstance(statement, t.Where):
             for condition in statement.conditions:
                 _bindings(condition, scope)
-                check_condition(condition, scope)
+                scope.condition(condition)
         elif isinstance(statement, t.Function):
-            check_function(statement, scope)
-
-
-def _correct(statement: t.Correct, scope: NameScope) -> None:
-    """Names that a correction reads; it may use all that both sides bind."""
-    pattern, scope.pattern = scope.pattern, False
-    if isinstance(statement.what, t.Bind):
-        scope.check(statement.what.value)
-        check_results(statement.what.names, statement.what.value, statement.what.span, scope)
-    if statement.limit is not None:
-        scope.check(statement.limit)
-    scope.pattern = pattern
+            scope.function(statement)
 
 
 def _bindings(condition: t.Expr, scope: NameScope) -> None:
@@ -175,99 +161,60 @@ def _bindings(condition: t.Expr, scope: NameScope) -> None:
             for part in side.elements if isinstance(side, t.ListExpr) else (side,):
                 if isinstance(part, t.Name) and part.id.partition(".")[0] == part.id and scope.kind(part.id) is None:
                     others = [o for o in condition.operands if o is not side]
-                    again = any(isinstance(n, t.Name) and n.id == part.id for n in walk_expr(tuple(others)))
+                    again = part.id in names_in(tuple(others))
                     if not again and scope.module.lookup(part.id) is None and part.id not in CONSTANTS:
                         scope.bind(part.id, "value")
-
-
-def _const(statement: t.Const, scope: NameScope) -> None:
-    inner = scope.inner()
-    for dim in statement.type.dims or ():
-        scope.check(dim)
-    for place in statement.target.places or ():
-        for binder in place.places if isinstance(place, t.TuplePlace) else (place,):
-            inner.check(binder.range)
-            inner.bind(binder.name, "list" if binder.star else "index")
-    inner.check(statement.value)
-    scope.bind(statement.target.name, "tensor")
-    scope.dims[statement.target.name] = statement.type.dims or ()
 
 
 def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: str, report: CheckReport) -> None:
     bound = {name for s in side if isinstance(s, t.Bind) for name in s.names}
     bound |= {s.target.name for s in side if isinstance(s, t.Const)}
+    place = ([s.span for s in side if isinstance(s, t.Bind)] or [sub.syntax.span])[-1]
     for name in sub.syntax.outputs:
         if name not in bound:
-            report.add(
-                "E0313", f"the {where} side of `{sub.syntax.name}` does not bind `{name}`", _last(side, sub.syntax.span)
-            )
-
-
-def _last(side: tuple[t.GraphStatement, ...], default: Span) -> Span:
-    binds = [s.span for s in side if isinstance(s, t.Bind)]
-    return binds[-1] if binds else default
+            report.add("E0313", f"the {where} side of `{sub.syntax.name}` does not bind `{name}`", place)
 
 
 def _unbound(sub: SubstitutionDef, bound: set[str], report: CheckReport) -> None:
     """A name that was reported as unknown on the right side is one that the left side should bind."""
-    spans = [(s.span.start, s.span.end) for s in sub.syntax.right]
+    called = {node.span.start for node in nodes(t.Call, sub.syntax.right)}
     for k, found in enumerate(report.found):
-        if found.code == "E0201" and found.span is not None and found.span.source is sub.syntax.span.source:
-            inside = any(start <= found.span.start < end for start, end in spans)
-            if inside and found.message.endswith("here") and not _called(sub, found.span):
-                name = found.message.split("`")[1]
-                report.found[k] = type(found)(
-                    "E0323", f"`{name}` is bound neither on the left nor on the right", found.span, hint=found.hint
-                )
-
-
-def _called(sub: SubstitutionDef, span: Span) -> bool:
-    return any(isinstance(node, t.Call) and node.span.start == span.start for node in walk_expr(sub.syntax.right))
+        span = found.span
+        if found.code != "E0201" or span is None or span.start in called or not found.message.endswith("here"):
+            continue
+        if any(span.starts_in(s.span) for s in sub.syntax.right):
+            message = f"`{found.message.split('`')[1]}` is bound neither on the left nor on the right"
+            report.found[k] = Diagnostic("E0323", message, span, hint=found.hint)
 
 
 def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
     corrects = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Correct)]
     if sub.syntax.partial and not corrects:
         report.add(
-            "E0601",
-            f"`{sub.syntax.name}` is partial and has no `correct`",
-            sub.syntax.span,
-            hint="write `correct auto`",
+            "E0601", f"`{sub.syntax.name}` is partial and has no `correct`", sub.syntax.span, "write `correct auto`"
         )
     seen: set[str] = set()
     for correct in corrects:
-        given = set(correct.what.names) if isinstance(correct.what, t.Bind) else {*sub.syntax.outputs}
+        bind = correct.what if isinstance(correct.what, t.Bind) else None
+        names = () if bind is None else bind.names
+        given = {*(sub.syntax.outputs if bind is None else names)}
         if seen & given:
-            said = f"`{sub.syntax.name}` is corrected twice"
-            report.add("E0609", said, correct.span, hint="one `correct` for each output, or one `correct auto`")
+            hint = "one `correct` for each output, or one `correct auto`"
+            report.add("E0609", f"`{sub.syntax.name}` is corrected twice", correct.span, hint)
         seen |= given
-        if (
-            isinstance(correct.what, t.Bind)
-            and isinstance(correct.what.value, t.Name)
-            and correct.what.value.id in given
-        ):
-            said = f"`{correct.what.value.id}` is what is to be corrected"
-            report.add(
-                "E0609",
-                said,
-                correct.what.value.span,
-                hint="write what is right where the sides differ, or `correct auto`",
-            )
+        if bind is not None and isinstance(bind.value, t.Name) and bind.value.id in given:
+            hint = "write what is right where the sides differ, or `correct auto`"
+            report.add("E0609", f"`{bind.value.id}` is what is to be corrected", bind.value.span, hint)
         if not sub.syntax.partial:
             report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct.span)
-        if correct.limit is not None and not _is_fraction(rules, sub, correct.limit):
-            report.add(
-                "E0603", f"the limit {correct.limit.span.text} is no fraction between 0 and 1", correct.limit.span
-            )
-        names = correct.what.names if isinstance(correct.what, t.Bind) else ()
+        limit = correct.limit
+        if limit is not None and not _is_fraction(rules, sub, limit):
+            report.add("E0603", f"the limit {limit.span.text} is no fraction between 0 and 1", limit.span)
         wrong = [name for name in names if name not in sub.syntax.outputs]
-        if wrong or (isinstance(correct.what, str) and correct.what != "auto"):
-            said = (
-                f"`{wrong[0]}` is no output of `{sub.syntax.name}`"
-                if wrong
-                else f"`{correct.what}` says not how it is corrected"
-            )
-            report.add("E0604", said, correct.span, hint="`correct auto`, or `correct Y = ...` for an output Y")
+        if wrong or correct.what not in {bind, "auto"}:
+            said = f"`{correct.what}` says not how it is corrected"
+            said = f"`{wrong[0]}` is no output of `{sub.syntax.name}`" if wrong else said
+            report.add("E0604", said, correct.span, "`correct auto`, or `correct Y = ...` for an output Y")
 
 
 def _is_fraction(rules: Rules, sub: SubstitutionDef, limit: t.Expr) -> bool:
@@ -282,34 +229,27 @@ def _is_fraction(rules: Rules, sub: SubstitutionDef, limit: t.Expr) -> bool:
 
 
 def check_property(rules: Rules, law: PropertyDef, report: CheckReport) -> None:
+    """Check the names, equations and guards of a law."""
     scope = NameScope(law.module, rules, report)
     declare_params(law.syntax.params, scope)
     scope.pattern = True
     for statement in law.syntax.statements:
-        if isinstance(statement, t.TermDecl):
-            for signature in statement.signatures:
-                scope.bind(signature.name, "term")
-                scope.functions[signature.name] = len(signature.params)
-        elif isinstance(statement, t.Function):
-            scope.bind(statement.name, "function")
-            scope.functions[statement.name] = len(statement.params)
-            check_function(statement, scope)
+        if isinstance(statement, t.TermDecl | t.Function):
+            scope.declare(statement)
+            if isinstance(statement, t.Function):
+                scope.function(statement)
     lets = [s for s in law.syntax.statements if isinstance(s, t.Let)]
     for one in lets:
-        scope.bind(one.target.name, "value")
+        scope.declare(one)
     for expr in law.syntax.laws:
         if not isinstance(expr, t.Compare):
-            report.add(
-                "E0321", f"`{expr.span.text}` is no equation", expr.span, hint="a law is written `left == right`"
-            )
+            report.add("E0321", f"`{expr.span.text}` is no equation", expr.span, "a law is written `left == right`")
         scope.check(expr)
     for one in lets:
-        scope.check(one.value, pattern=False)
-    for statement in law.syntax.statements:
-        if isinstance(statement, t.Where):
-            for condition in statement.conditions:
-                _attribute_names(condition, scope)
-                check_condition(condition, scope)
+        scope.check(one.value)
+    for condition in conditions_in(law.syntax.statements):
+        _attribute_names(condition, scope)
+        scope.condition(condition)
 
 
 def _attribute_names(condition: t.Expr, scope: NameScope) -> None:

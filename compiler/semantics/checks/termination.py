@@ -13,9 +13,6 @@ from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-# a longer way back is not looked for
-
-
 LONGEST = 4  #: rules of a way back: a longer one is not looked for
 STATES = 64  #: terms that are looked at
 
@@ -46,7 +43,7 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: CheckRep
         if _holds_itself(rules, step):
             hint = "a rule that may be used both ways is written with `<=>`"
             report.add(
-                "W0003", f"the right side of `{sub.syntax.name}` holds its left side again", sub.syntax.span, hint=hint
+                "W0003", f"the right side of `{sub.syntax.name}` holds its left side again", sub.syntax.span, hint
             )
             continue
         circle = _circle(rules, step, heads)
@@ -59,18 +56,13 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: CheckRep
             message = f"`{sub.syntax.name}` leads back to where it started when it is applied {_TIMES[len(circle)]}"
         else:
             message = f"`{sub.syntax.name}` is undone by {' and then '.join(f'`{name}`' for name in circle[1:])}"
-        report.add("W0011", message, sub.syntax.span, hint="rules that hold both ways are one rule, with `<=>`")
+        report.add("W0011", message, sub.syntax.span, "rules that hold both ways are one rule, with `<=>`")
 
 
 def _constants(step: Direction) -> frozenset[str]:
     """The tensors that a guard `constant(C)` names."""
-    return frozenset(
-        arg.id
-        for condition in step.conditions
-        if isinstance(condition, t.Call) and condition.function == "constant"
-        for arg in condition.args
-        if isinstance(arg, t.Name)
-    )
+    guards = (each for each in step.conditions if isinstance(each, t.Call) and each.function == "constant")
+    return frozenset(arg.id for guard in guards for arg in guard.args if isinstance(arg, t.Name))
 
 
 def _folded(term: Term, constants: frozenset[str]) -> Term:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import conditions_in, nodes, pack_name, walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
@@ -70,7 +70,7 @@ def directions(sub: SubstitutionDef) -> tuple[Direction, ...]:
         left, right = ([side[name] for name in syntax.outputs] for side in sides)
     except KeyError:
         return ()
-    conditions = tuple(c for s in (*syntax.left, *syntax.right) if isinstance(s, t.Where) for c in s.conditions)
+    conditions = conditions_in((*syntax.left, *syntax.right))
     types = {param.name: param.type for param in syntax.params}
     free = frozenset(
         head
@@ -103,18 +103,15 @@ def _side(sub: SubstitutionDef, statements: tuple[t.GraphStatement, ...]) -> dic
             continue
         if not isinstance(statement, t.Bind):
             return None
-        if len(statement.names) == 1:
-            found = _term(sub, statement.value, names, None)
-            if found is None:
-                return None
-            names[statement.names[0]] = found
-            continue
         call = statement.value
-        op = sub.module.lookup(call.function) if isinstance(call, t.Call) else None
-        if not isinstance(op, OperatorDef) or len(op.syntax.outputs) != len(statement.names):
-            return None
-        for name, param in zip(statement.names, op.syntax.outputs, strict=True):
-            found = _term(sub, call, names, param.name)
+        outputs: list[str | None] = [None]
+        if len(statement.names) > 1:
+            op = sub.module.lookup(call.function) if isinstance(call, t.Call) else None
+            if not isinstance(op, OperatorDef) or len(op.syntax.outputs) != len(statement.names):
+                return None
+            outputs = [param.name for param in op.syntax.outputs]
+        for name, output in zip(statement.names, outputs, strict=True):
+            found = _term(sub, call, names, output)
             if found is None:
                 return None
             names[name] = found
@@ -127,7 +124,7 @@ def _term(sub: SubstitutionDef, expr: t.Expr, names: Mapping[str, Term], output:
     if isinstance(expr, t.Field):
         return _term(sub, expr.call, names, expr.name)
     if not isinstance(expr, t.Call):
-        return Other(expr) if not any(isinstance(n, t.Name) and n.id in names for n in walk_expr(expr)) else None
+        return Other(expr) if not any(n.id in names for n in nodes(t.Name, expr)) else None
     op = sub.module.lookup(expr.function)
     if not isinstance(op, OperatorDef):
         return None
@@ -165,16 +162,8 @@ def substituted(value: Any, names: Mapping[str, t.Expr]) -> Any:
     if isinstance(value, tuple):
         out: list[Any] = []
         for part in value:
-            if (
-                isinstance(part, t.Pack)
-                and isinstance(part.value, t.Name)
-                and isinstance(names.get(part.value.id), t.ListExpr)
-            ):
-                found = names[part.value.id]
-                assert isinstance(found, t.ListExpr)
-                out.extend(found.elements)
-            else:
-                out.append(substituted(part, names))
+            found = names.get(pack_name(part) or "") if isinstance(part, t.Pack) else None
+            out += found.elements if isinstance(found, t.ListExpr) else [substituted(part, names)]
         return tuple(out)
     if is_dataclass(value) and isinstance(value, t.Node):
         changes = {f.name: substituted(getattr(value, f.name), names) for f in fields(value) if f.name != "span"}

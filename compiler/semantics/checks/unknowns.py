@@ -59,8 +59,10 @@ def factors(node: t.Expr) -> Kinds:
 
 
 def unlike(kinds: Kinds, wanted: Kinds) -> bool:
+    """Return whether positions are from other sets than wanted, as far as both are known."""
     return len(kinds) != len(wanted) or any(a and b and not a & b for a, b in zip(kinds, wanted, strict=True))
 
 
 def shown(kinds: Kinds) -> str:
+    """Sets as a message names them: `X * Y`."""
     return " * ".join("/".join(sorted(each)) or "?" for each in kinds)
