@@ -210,7 +210,7 @@ def _improvements(problem: ExtractionProblem, best: Extraction, until: Deadline)
     """The best program after each solved neighbourhood: classes near one of the program choose anew, all others stay as they are."""
     rng = random.Random(0)
     spare = [row[0] for row in problem.tree]
-    size, seeds = 4 * LEAST, list[int]()
+    size, seeds = 2 * LEAST, list[int]()
     while not until.over:
         for number, choice in best.choice.items():
             spare[number] = choice
