@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dslc.derivation.programs import calls_of
 from dslc.errors import Diagnostic, DslcError, SourceText, Span, error
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Call, Graph, Value
@@ -33,7 +34,7 @@ class CallProgram:
     @property
     def calls(self) -> tuple[Call, ...]:
         """The operators that it is written with."""
-        return tuple(node for node in self.graph.nodes() if isinstance(node, Call))
+        return calls_of(*self.graph.outputs)
 
     @property
     def value(self) -> Value:

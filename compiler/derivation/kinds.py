@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
 from math import prod
+from typing import TypeVar
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.derivation.programs import PricedProgram
@@ -23,6 +24,8 @@ from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar
 from dslc.ir.scopes import each_of
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
+
+T = TypeVar("T")
 
 CHEAPEST = 4  #: programs that are shown for their price alone, at most
 
@@ -68,7 +71,7 @@ class Kinds:
         groups: dict[int, list[PricedProgram]] = {}
         for each in left if len(self.forms) < 2 else sorted(left, key=lambda each: len(each.calls)):
             groups.setdefault(len(each.calls) if len(self.forms) > 1 else 0, []).append(each)
-        yield from _turns([self._in_turn(own, cheapest) for own in groups.values()])
+        yield from in_turns(self._in_turn(own, cheapest) for own in groups.values())
 
     def _in_turn(self, programs: Sequence[PricedProgram], cheapest: Sequence[PricedProgram]) -> Iterator[PricedProgram]:
         queues: dict[Kind, list[PricedProgram]] = {}
@@ -97,7 +100,7 @@ class Kinds:
             order.append(min(left, key=rank))
             left.remove(order[-1])
             seen |= _things(order[-1])
-        yield from _turns([iter(queues[kind]) for kind in (*order, *dict.fromkeys(ahead))])
+        yield from in_turns(queues[kind] for kind in (*order, *dict.fromkeys(ahead)))
 
     def _odd(self, program: PricedProgram) -> tuple[bool, ...]:
         """Parts of one size come before what is rounded up, neighbours before what is dilated, and operands in their places."""
@@ -226,7 +229,7 @@ def _slides(it: Iter, size: int, at: Scalar) -> bool:
     return it in at.free and bool(others) and not inner
 
 
-def _turns(queues: Sequence[Iterator[PricedProgram]]) -> Iterator[PricedProgram]:
+def in_turns(queues: Iterable[Iterable[T]]) -> Iterator[T]:
     """One of each in turn, until there are no more."""
     for row in zip_longest(*queues):
         yield from (each for each in row if each is not None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from dslc.derivation.pieces import Box, Operands, Unfit, view_of
-from dslc.derivation.programs import elements
+from dslc.derivation.programs import calls_of, elements
 from dslc.ir.graph import Call, Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, reduce, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
@@ -121,7 +121,7 @@ def _product(extents: Sequence[Scalar]) -> int:
 
 def merged(rules: Rules, first: Value, second: Value) -> Iterator[tuple[Value, Value]]:
     """Two values of static sizes with a call of one in the place of one of the other too, in every way that has the right sizes."""
-    left, right = ([node for node in topological([value.node]) if isinstance(node, Call)] for value in (first, second))
+    left, right = map(calls_of, (first, second))
     for a, b in product(left, right):
         if (
             a is b

@@ -140,13 +140,7 @@ class LeftSide:
         """With an index that stands for iterators; None where its set is another box."""
         if isinstance(binder.range, t.Int) and box != Box.of([binder.range.value]):
             return None
-        own = (
-            binder.range.id
-            if isinstance(binder.range, t.Name)
-            else None
-            if binder.range
-            else self.ranges.get(binder.name)
-        )
+        own = _name(binder.range) if binder.range else self.ranges.get(binder.name)
         if own is not None:
             # one set is one box, whatever runs through it
             if found.sets.get(own, box) != box:
@@ -157,8 +151,6 @@ class LeftSide:
     def _unread(self, names: Sequence[str], view: ScopeView) -> Mapping[str, Collection[Iter]]:
         """For indexes at which a condition says that terms read: the iterators at which too little is read for that."""
         wanted = {name: self.reads.count(name) for name in names if name in self.reads}
-        if not wanted:
-            return {}
         reads = [each.index for each in each_of(Read, view.body)]
         counts = {it: sum(it in index for index in reads) for it in view.iters}
         return {name: {it for it, count in counts.items() if count < least} for name, least in wanted.items()}
@@ -242,12 +234,9 @@ class LeftSide:
         if isinstance(arg, t.Name) and arg.id in found.indexes:
             yield found.indexes[arg.id], body, found
         elif isinstance(arg, t.Name) and arg.id in self.tensors:
-            taken = set(found.tensors.values())
-            for number in sorted({n.operand for n in walk(body) if isinstance(n, Read)}):
-                if arg.id in found.tensors and found.tensors[arg.id] != number:
-                    continue
-                if arg.id not in found.tensors and number in taken:
-                    continue
+            numbers = {n.operand for n in walk(body) if isinstance(n, Read)}
+            known = found.tensors.get(arg.id)
+            for number in sorted(numbers & {known} if known is not None else numbers - {*found.tensors.values()}):
                 yield number, body, found.put("tensors", arg.id, number)
         elif isinstance(arg, t.Nested | t.Subscript):
             for node in [n for n in walk(body) if isinstance(n, Read)]:
@@ -270,7 +259,7 @@ class LeftSide:
         value = self.operands.values[body.operand]
         subs = node.subs or ()
         if isinstance(node, t.Subscript):
-            name = node.base.id if isinstance(node.base, t.Name) else None
+            name = _name(node.base)
             if name in found.formulas:
                 if found.formulas[name].value == value:
                     yield from self._index(subs, body, found)
@@ -280,11 +269,8 @@ class LeftSide:
         view = view_of(value, self.operands)
         if view is not None:
             inner = inside(node.scope)
-            names = (
-                [place.name for place in inner.places if isinstance(place, t.Binder)]
-                if isinstance(inner, t.Traversal)
-                else []
-            )
+            places = inner.places if isinstance(inner, t.Traversal) else ()
+            names = [place.name for place in places if isinstance(place, t.Binder)]
             for each in self._scope(inner, view, found, None, top=False):
                 yield from self._index(subs, body, each, names)
 
@@ -292,11 +278,9 @@ class LeftSide:
         self, name: str, subs: Sequence[t.Expr], body: Read, found: UnknownBindings
     ) -> Iterator[UnknownBindings]:
         """A tensor at some iterators: what is read at an index of them, in any order and form."""
-        vectors = [found.indexes.get(sub.id) for sub in subs if isinstance(sub, t.Name)]
-        if len(vectors) == len(subs) and all(vector is not None for vector in vectors):
-            params = tuple(vector for vector in vectors if vector is not None)
-            if body.free <= {it for vector in params for it in vector}:
-                yield found.put("tensors", name, body.operand).put("terms", at_index(name), UnknownTerm(params, body))
+        params = tuple(found.indexes[sub.id] for sub in subs if isinstance(sub, t.Name) and sub.id in found.indexes)
+        if len(params) == len(subs) and body.free <= {it for vector in params for it in vector}:
+            yield found.put("tensors", name, body.operand).put("terms", at_index(name), UnknownTerm(params, body))
 
     def _index(
         self, subs: Sequence[t.Expr], body: Read, found: UnknownBindings, places: Sequence[str] = ()
@@ -390,11 +374,8 @@ def _parts(
     A name that stands for iterators already gets as many. `single`: iterators of one position, which go with the first name.
     `barred`: iterators that a name does not stand for.
     """
-    if len(names) == 1 and names[0] not in known:
-        yield (iters,)
-        return
     if len(names) == 1:
-        if len(iters) == len(known[names[0]]):
+        if len(iters) == len(known.get(names[0], iters)):
             yield (iters,)
         return
     wanted = [len(known[name]) if name in known else None for name in names]

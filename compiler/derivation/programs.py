@@ -32,7 +32,7 @@ class PricedProgram:
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        return tuple(node for node in topological([self.value.node]) if isinstance(node, Call))
+        return calls_of(self.value)
 
     @property
     def generated(self) -> tuple[ScopeNode, ...]:
@@ -42,6 +42,11 @@ class PricedProgram:
 Price = Callable[[Node], float]
 #: what a number is that stands for a size
 At = Callable[[int], int]
+
+
+def calls_of(*values: Value) -> tuple[Call, ...]:
+    """Return the calls that values need, arguments first."""
+    return tuple(node for node in topological(value.node for value in values) if isinstance(node, Call))
 
 
 def _as_it_is(number: int) -> int:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from functools import cache
-from itertools import islice, product
+from itertools import islice, product, zip_longest
 from math import inf
 from operator import itemgetter
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.deadline import FOREVER, Deadline
@@ -48,10 +48,6 @@ class Member:
     alone: Graph
     args: tuple[Value, ...]
 
-    def over(self, made: Value) -> Value:
-        """A derived form over holes, in its place."""
-        return instantiated(Graph(self.alone.inputs, (made,)), self.args)[0]
-
 
 def members_of(whole: Value) -> tuple[Member, ...]:
     """The scopes of an expression that add products of several elements, users before what they use.
@@ -74,28 +70,18 @@ def is_product(node: ScopeNode) -> bool:
     return node.scope.body.binds and sum(1 for _ in each_of(Read, node.scope.body)) > 1
 
 
-def put(whole: Value, members: Sequence[Member], made: Mapping[Value, Value]) -> Value:
-    """An expression with what was derived of some of its members, over holes, by the members' values."""
-    for member in members:
-        if member.value in made:
-            (whole,) = replace((whole,), {member.value: member.over(made[member.value])})
+def put(whole: Value, members: Sequence[Member], made: Sequence[Value]) -> Value:
+    """An expression with what was derived of its members, over holes."""
+    for member, own in zip(members, made, strict=True):
+        new = instantiated(Graph(member.alone.inputs, (own,)), member.args)
+        (whole,) = replace((whole,), {member.value: new[0]})
     return whole
 
 
-@dataclass(frozen=True, slots=True)
-class MemberChoice(Generic[T]):
-    """Something for each member, and the price of all."""
-
-    price: float
-    each: tuple[T, ...]
-
-
-def choices(found: Sequence[Sequence[tuple[float, T]]]) -> Iterator[MemberChoice[T]]:
-    """One for each member of the programs that were found for it, which come with their prices: the cheapest together first."""
+def choices(found: Sequence[Sequence[PricedProgram]]) -> list[tuple[PricedProgram, ...]]:
+    """One for each member of the programs that were found for it: the cheapest together first."""
     few = [own[: EACH if len(found) < 4 else 3] for own in found]
-    every = islice(product(*few), 4096)
-    for chosen in sorted(every, key=lambda choice: sum(price for price, _ in choice))[:TOGETHER]:
-        yield MemberChoice(sum(price for price, _ in chosen), tuple(each for _, each in chosen))
+    return sorted(islice(product(*few), 4096), key=lambda choice: sum(each.seconds for each in choice))[:TOGETHER]
 
 
 def ranks(states: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
@@ -283,8 +269,7 @@ class DerivationSearch:
             layer = self._kept([*found], best, beam)
             complete = complete and len(found) <= beam
             if until.over or self._enough():
-                complete = False
-                break
+                return False
         return complete
 
     def _enough(self) -> bool:
@@ -322,9 +307,7 @@ class DerivationSearch:
         self.steps.until = until
         nearest = {alone: search.nearest() for alone, search in inner.items()}
         for ranked in ranks([nearest[each.alone] for each in members]):
-            whole = put(
-                start, members, {member.value: state for member, (state, _) in zip(members, ranked, strict=True)}
-            )
+            whole = put(start, members, [state for state, _ in ranked])
             queue = [(self.steps.normal(whole), tuple(step for _, steps in ranked for step in steps))]
             for state, before in queue:
                 for step, new in self.steps.between(state, is_product):
@@ -340,16 +323,11 @@ class DerivationSearch:
         self, start: Value, members: Sequence[Member], inner: Mapping[Graph, DerivationSearch], until: Deadline
     ) -> None:
         """Programs of an expression by those of its products."""
-        programs = {
-            alone: [(each.seconds, each) for each in unlike(self.rules, search.ordered())]
-            for alone, search in inner.items()
-        }
+        programs = {alone: list(unlike(self.rules, search.ordered())) for alone, search in inner.items()}
         for choice in choices([programs[each.alone] for each in members]):
-            whole = put(
-                start, members, {member.value: each.value for member, each in zip(members, choice.each, strict=True)}
-            )
-            steps = tuple(step for each in choice.each for step in each.steps)
-            self._kept_program(whole, steps, tuple(name for each in choice.each for name in each.targets))
+            whole = put(start, members, [each.value for each in choice])
+            steps = tuple(step for each in choice for step in each.steps)
+            self._kept_program(whole, steps, tuple(name for each in choice for name in each.targets))
             if until.over:
                 return
 
@@ -408,10 +386,10 @@ class DerivationSearch:
             [each for pair in zip(own, sorted(own, key=lambda value: dear[value]), strict=True) for each in pair]
             for own in groups.values()
         ]
-        for turn in range(max(map(len, queues), default=0)):
-            for members in queues:
-                if turn < len(members) and (turn == 0 or len(kept) < beam // 2):
-                    kept[members[turn]] = None
+        for turn, members in enumerate(zip_longest(*queues)):
+            for each in members:
+                if each is not None and (turn == 0 or len(kept) < beam // 2):
+                    kept[each] = None
         for k, value in enumerate(near):
             if len(kept) >= beam:
                 break
@@ -474,14 +452,11 @@ class DerivationSearch:
         for chosen in sorted(islice(product(*sizes), WAYS**2), key=lambda choice: (sum(choice), choice))[:WAYS]:
             whole, names = state, list[str]()
             for (value, own), k in zip(found, chosen, strict=True):
-                way = own[k]
-                if way is None:
-                    continue
-                (name, made), before = way, whole
-                (whole,) = replace((whole,), {value: made})
-                if whole != before:
-                    # else it went with what reads it
-                    names.append(name)
+                if (way := own[k]) is not None:
+                    before = whole
+                    (whole,) = replace((whole,), {value: way[1]})
+                    # where nothing changed it went with what reads it
+                    names += [way[0]] * (whole != before)
             if names:
                 yield tuple(names), whole
 

@@ -6,7 +6,7 @@ and each operand is a scope that has at the operator's positions what the expres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice, permutations
@@ -127,9 +127,9 @@ class Matching:
         for leaves in self._leaves():
             found = True
             factors = {numbers[k]: factor for k, factor in leaves.items()}
-            groups: dict[Iter, Group] = {}
-            for it in iters:
-                groups[it] = frozenset(k for k, factor in factors.items() if it in self._free(factor)), it in view.iters
+            # ones are there for all that is summed
+            free = {k: factor.free if factor.reads else view.sums for k, factor in factors.items()}
+            groups = {it: (frozenset(k for k, own in free.items() if it in own), it in view.iters) for it in iters}
             for way in self._ways(factors, groups, whole):
                 if isinstance(way, Miss):
                     yield way
@@ -170,10 +170,6 @@ class Matching:
                 if len(reads) == 2 and all(isinstance(each, Read) for each in reads):
                     first, second = (each.operand for each in reads if isinstance(each, Read))
                     yield {first: body, second: num(1)}
-
-    def _free(self, factor: Scalar) -> Collection[Iter]:
-        """The iterators that a factor depends on; ones are there for all that is summed."""
-        return factor.free if factor.reads else self.view.sums
 
     # ---- iterators ---------------------------------------------------------------------------------------------
 
@@ -231,22 +227,17 @@ class Matching:
             free = unknowns(constant, known)
             if len(free) == 1 and pattern.shapes[each.operand][each.dim] not in known:
                 rest = substitute(each.rest, {it: num(0) for it in each.rest.free})
-                wanted: Scalar = num(0)
-                if own:
-                    if not isinstance(rest, Num) or each.rest is not rest or each.unit != 1:
-                        return None
-                    wanted = rest
-                if not solved_linear([(constant, wanted)], known):
+                if own and (not isinstance(rest, Num) or each.rest is not rest or each.unit != 1):
+                    return None
+                if not solved_linear([(constant, rest if own else num(0))], known):
                     return None
                 found = known[free[0]]
                 if not isinstance(found, Num) or not isinstance(found.value, int) or found.value < 0:
                     return None
             size = pattern.shapes[each.operand][each.dim]
             factor = factors[each.operand]
-            assert isinstance(factor, Read)
-            if own and isinstance(size, Sym) and size not in known:
-                shape = self.operands.values[factor.operand].type.shape
-                known[size] = as_scalar(shape[each.at])
+            if own and isinstance(size, Sym) and size not in known and isinstance(factor, Read):
+                known[size] = as_scalar(self.operands.values[factor.operand].type.shape[each.at])
         sizes = {size for shape in pattern.shapes for size in shape if isinstance(size, Sym)}
         for equation in equations:
             free = unknowns(equation[0], known)
@@ -354,9 +345,7 @@ class Matching:
             outside = True
         single = {it: num(0) for it, extent in zip(names, box, strict=True) if extent is num(1)}
         body = substitute(body, single)
-        within: Ranges = {
-            it: (0, int(size.value) - 1) for it, size in zip(names, box, strict=True) if isinstance(size, Num)
-        }
+        within = _known_ranges(zip(names, box, strict=True))
         if isinstance(body, Read):
             value = self.operands.values[body.operand]
             inside = in_bounds(body.index, value.type.shape, within)
@@ -383,17 +372,15 @@ class Matching:
             return
         low, high = self._reach(way, window, known)
         count = integer(size)
-        leaf = self.pattern.leaves[moved.operand]
+        other = self.pattern.leaves[moved.operand].other
         data = self.operands.values[factor.operand].type.shape[moved.at]
         if not isinstance(data, int):
             raise Unfit("an unknown size")
         if low >= 0 and high < count:
             return
-        if leaf.other is None or not isinstance(leaf.other, Num) or factor.other is not leaf.other:
+        if not isinstance(other, Num) or factor.other is not other:
             raise Unfit("nothing is read beside the data")
-        ranges: Ranges = {
-            it: (0, int(extent.value) - 1) for it, extent in self.extents.items() if isinstance(extent, Num)
-        }
+        ranges = _known_ranges(self.extents.items())
         for at in (*([(low, -1)] if low < 0 else []), *([(count, high)] if high >= count else [])):
             try:
                 least, most = interval(position, {**ranges, place: at})
@@ -401,6 +388,10 @@ class Matching:
                 raise Unfit("positions that are not known") from unknown
             if not (most < 0 or least >= data):
                 raise Unfit("data beside the operator's")
+
+
+def _known_ranges(extents: Iterable[tuple[Iter, Scalar]]) -> Ranges:
+    return {it: (0, int(size.value) - 1) for it, size in extents if isinstance(size, Num)}
 
 
 def is_found(made: Value | Miss) -> bool:
@@ -439,39 +430,33 @@ def _words(group: Group) -> str:
     return " + ".join(parts) or "nowhere"
 
 
-@dataclass(frozen=True, slots=True)
-class Margin:
-    """Positions before and behind those of the result along one of its iterators."""
-
-    before: int
-    behind: int
+#: for iterators of a result the positions before and behind those along them
+Margins = Mapping[Iter, tuple[int, int]]
 
 
-def enlarged(view: ScopeView, margins: Mapping[Iter, Margin]) -> ScopeView:
+def enlarged(view: ScopeView, margins: Margins) -> ScopeView:
     """A view that begins so many positions earlier along some iterators, and ends later; positions are counted from its first ones."""
-    moved: dict[Iter, Scalar] = {it: apply("-", it, num(margin.before)) for it, margin in margins.items()}
+    moved: dict[Iter, Scalar] = {it: apply("-", it, num(before)) for it, (before, _) in margins.items()}
     extents = [
-        apply("+", extent, num(margins[it].before + margins[it].behind)) if it in margins else extent
+        apply("+", extent, num(sum(margins.get(it, ()))))
         for it, extent in zip(view.iters, view.box.extents, strict=True)
     ]
     return replace(view, box=Box(view.box.low, tuple(extents)), body=substitute(view.body, moved))
 
 
-def cropped(made: Value, view: ScopeView, margins: Mapping[Iter, Margin], operands: Operands) -> Value:
+def cropped(made: Value, view: ScopeView, margins: Margins, operands: Operands) -> Value:
     """A value of an enlarged view, at the positions of the view itself."""
-    at = tuple(apply("+", it, num(margins[it].before)) if it in margins else it for it in view.iters)
+    at = tuple(apply("+", it, num(margins[it][0])) if it in margins else it for it in view.iters)
     return operands.scope(view.iters, view.box, read(operands.number(made), at), view.dtype)
 
 
-def margins_of(
-    reaches: Sequence[tuple[Sequence[tuple[Iter, int]], int, int, int]], view: ScopeView
-) -> Mapping[Iter, Margin] | None:
+def margins_of(reaches: Sequence[tuple[Sequence[tuple[Iter, int]], int, int, int]], view: ScopeView) -> Margins | None:
     """The margins that keep windows inside of their data; None where there are none to keep, or no single iterator moves a window.
 
     Args:
         reaches: of each window what moves it, and by how much; its least and its greatest position, and how many there are.
     """
-    found: dict[Iter, Margin] = {}
+    found: dict[Iter, tuple[int, int]] = {}
     for terms, low, high, count in reaches:
         before, behind = max(0, -low), max(0, high - count + 1)
         if not before and not behind:
@@ -480,6 +465,6 @@ def margins_of(
         if len(along) != 1 or along[0][1] < 1 or along[0][0] in found:
             return None
         ((it, slope),) = along
-        found[it] = Margin(-(-before // slope), -(-behind // slope))
+        found[it] = -(-before // slope), -(-behind // slope)
     known = dict(zip(view.iters, view.box.extents, strict=True))
     return found if found and all(isinstance(known[it], Num) for it in found) else None

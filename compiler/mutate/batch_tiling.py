@@ -22,9 +22,10 @@ from contextlib import suppress
 from itertools import islice
 from math import prod
 
+from dslc.derivation.programs import calls_of
 from dslc.derivation.targets import instances, targets_of
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, Scope, ScopeNode, Value, scope_value, topological
+from dslc.ir.graph import Call, Scope, ScopeNode, Value, scope_value
 from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, traversal, walk
 from dslc.ir.scopes import substitute
 from dslc.mutate.images import Slide, batch_of, slides_of_call
@@ -36,7 +37,7 @@ PARTS: tuple[int, ...] = (2, 4)  #: parts of a dimension
 WAYS = 12  #: ways to compute one tiling by operators that are looked at
 
 
-def overlapping(rules: Rules, old: Value, parts: Sequence[int] = PARTS) -> Iterator[Value]:
+def overlapping(rules: Rules, old: Value) -> Iterator[Value]:
     """Programs of a region in tiles that overlap, over its holes; of every choice of dimensions and parts those by its own operators.
 
     None for a region of several expressions, or of symbolic sizes.
@@ -52,10 +53,10 @@ def overlapping(rules: Rules, old: Value, parts: Sequence[int] = PARTS) -> Itera
     if not all(isinstance(extent, int) for extent in scope.extents):
         return
     sliding = _sliding(scope)
-    targets = targets_of(rules, [node.op for node in topological([old.node]) if isinstance(node, Call)])
+    targets = targets_of(rules, [node.op for node in calls_of(old)])
     seen: set[Value] = set()
     for axes in (sliding, *((axis,) for axis in sliding if len(sliding) > 1)):
-        for count in parts:
+        for count in PARTS:
             tiled = _tiled(value, axes, count) if axes else None
             if tiled is None:
                 continue
@@ -96,8 +97,10 @@ def _tiled(value: Value, axes: Sequence[int], count: int) -> Value | None:
     if any(size < 2 for size in sizes.values()):
         return None
     beyond = any(sizes[axis] * count != scope.extents[axis] for axis in axes)
+    cut = {scope.iters[axis] for axis in axes}
     if beyond and any(
-        isinstance(part, Read) and part.other is None and _reads(part, scope, axes) for part in walk(scope.body)
+        isinstance(part, Read) and part.other is None and any(not cut.isdisjoint(at.free) for at in part.index)
+        for part in walk(scope.body)
     ):
         return None
     # the tiles stand beside the first dimension: they are images
@@ -114,10 +117,6 @@ def _tiled(value: Value, axes: Sequence[int], count: int) -> Value | None:
         index[it] = apply("+", apply("*", at[k, True], num(sizes[k])), inner) if k in sizes else inner
     extents = tuple(count if outer else sizes.get(k, scope.extents[k]) for k, outer in order)
     return scope_value(Scope(extents, substitute(scope.body, index), scope.dtype), node.args)
-
-
-def _reads(part: Read, scope: Scope, axes: Sequence[int]) -> bool:
-    return any(scope.iters[axis] in at.free for axis in axes for at in part.index)
 
 
 def _untiled(made: Value, scope: Scope, axes: Sequence[int], old: Value) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
@@ -147,8 +147,7 @@ def choices(op: OperatorDef, numbers: CoreNumbers, most: int = DERIVED) -> Itera
         known = {_plain(value) for value, _ in usual} | {_plain(_default(attr))}
         others = [(value, off) for value, off in _derived(attr, numbers) if not off or _plain(value) not in known]
         options.append([*usual, *others])
-    seen: set[tuple[tuple[str, Any], ...]] = set()
-    made: list[tuple[int, tuple[tuple[str, Any], ...]]] = []
+    made: dict[tuple[tuple[str, Any], ...], int] = {}
     for chosen in product(*options):
         derived = sum(other for _, other in chosen)
         if derived > most:
@@ -156,12 +155,9 @@ def choices(op: OperatorDef, numbers: CoreNumbers, most: int = DERIVED) -> Itera
         attrs = tuple(
             (attr.name, value) for attr, (value, _) in zip(op.attrs, chosen, strict=True) if value is not None
         )
-        if attrs not in seen:
-            seen.add(attrs)
-            made.append((derived, attrs))
-    count = arity(op)
-    for _, attrs in sorted(made, key=lambda each: each[0]):
-        yield Core(op.name, attrs, count)
+        made.setdefault(attrs, derived)
+    for attrs in sorted(made, key=made.__getitem__):
+        yield Core(op.name, attrs, arity(op))
 
 
 def _default(attr: t.Attr) -> Any:
@@ -179,31 +175,36 @@ def _usual(attr: t.Attr, numbers: CoreNumbers) -> list[tuple[Any, bool]]:
 
 
 def _derived(attr: t.Attr, numbers: CoreNumbers) -> list[tuple[Any, bool]]:
+    """Other values, and True for those that are off what is usual."""
+    off = attr.default is not None or attr.type.name == "bool"
+    return [(value, off) for value in _others(attr, numbers)]
+
+
+def _others(attr: t.Attr, numbers: CoreNumbers) -> Iterable[Any]:
     """Other values: of two numbers for each dimension (begins and ends) or of one, as the attribute has them."""
     kind = attr.type.name
-    needed = attr.default is None
     ranks = max(len(shape) for shape in numbers.problem.inputs)
     if kind == "bool":
-        return [(False, True), (True, True)]
+        return (False, True)
     if kind == "axis":
-        return [(value, not needed) for value in range(ranks)]
+        return range(ranks)
     if kind == "axes":
-        return [((k,), not needed) for k in range(ranks)] + [((k, k + 1), not needed) for k in range(ranks - 1)]
+        return [(k,) for k in range(ranks)] + [(k, k + 1) for k in range(ranks - 1)]
     if kind != "int":
-        return []
+        return ()
     if attr.type.dims is None:
-        return [(value, not needed) for value in numbers.integers]
+        return numbers.integers
     doubled = any(isinstance(node, t.Int) and node.value == 2 for dim in attr.type.dims for node in walk_expr(dim))
     windows = numbers.windows
     if not doubled:
         least = (
             1
-            if needed or attr.name not in numbers.own
+            if attr.default is None or attr.name not in numbers.own
             else min(min(value, default=1) for value in numbers.own[attr.name])
         )
         spread = {len(value) for value in windows} | {ranks - 2}
         found = [value for value in numbers.lists if len(value) in spread and min(value, default=0) >= min(least, 1)]
-        return [(value, not needed) for value in dict.fromkeys([*found, *windows])]
+        return dict.fromkeys([*found, *windows])
     ends = dict.fromkeys(value for value in numbers.lists if len(value) == 2 * (ranks - 2))
     for window in windows:
         for side in (tuple(n // 2 for n in window), tuple(n - 1 for n in window)):
@@ -211,7 +212,7 @@ def _derived(attr: t.Attr, numbers: CoreNumbers) -> list[tuple[Any, bool]]:
         # what keeps the size: an even window has one position more on one side
         low, high = tuple((n - 1) // 2 for n in window), tuple(n // 2 for n in window)
         ends[(*high, *low)] = ends[(*low, *high)] = None
-    return [(value, not needed) for value in ends]
+    return ends
 
 
 def is_linear(rules: Rules, core: Core, args: Sequence[Value]) -> bool:
@@ -219,12 +220,10 @@ def is_linear(rules: Rules, core: Core, args: Sequence[Value]) -> bool:
     made = core.on(rules, args)
     if made is None or not isinstance(made.node, Call) or not is_linear_call(rules, made.node):
         return False
-    return len(made.node.args) > 1 or _reduces(rules, made.node)
-
-
-def _reduces(rules: Rules, node: Call) -> bool:
-    (made,) = expand(rules, node.values)
-    return isinstance(made.node, ScopeNode) and any(isinstance(part, Reduce) for part in walk(made.node.scope.body))
+    if len(made.node.args) > 1:
+        return True
+    (scope,) = expand(rules, (made,))
+    return isinstance(scope.node, ScopeNode) and any(isinstance(part, Reduce) for part in walk(scope.node.scope.body))
 
 
 def instance(rules: Rules, core: Core, args: Sequence[Value]) -> Value | None:

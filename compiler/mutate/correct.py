@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from itertools import islice
 from math import prod
 
+from dslc.derivation.programs import calls_of
 from dslc.derivation.targets import instances, targets_of
 from dslc.errors import DslcError
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, topological
+from dslc.ir.graph import Scope, ScopeNode, Value, replace, scope_value
 from dslc.ir.holes import abstracted, program
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
@@ -54,10 +55,7 @@ class Corrected:
     @property
     def is_fused(self) -> bool:
         """Return whether the mutant's own operator computes the pieces."""
-        calls = {node for node in topological([self.mutant.node]) if isinstance(node, Call)}
-        return bool(self.pieces) and all(
-            node in calls for piece in self.pieces for node in topological([piece.node]) if isinstance(node, Call)
-        )
+        return bool(self.pieces) and {*calls_of(*self.pieces)} <= {*calls_of(self.mutant)}
 
     def value(self, rules: Rules) -> Value:
         """The corrected program."""
@@ -71,7 +69,8 @@ class Corrected:
 
     def is_proved(self, rules: Rules) -> bool:
         """Return whether the difference lies inside of the boxes, and what is taken there is equal to the region."""
-        if not _covers(rules, self.old, self.mutant, self.boxes):
+        found = differing(rules, self.old, self.mutant)
+        if found is None or not found.proved or (found.mask & ~mask_of(self.boxes, found.shape)).any():
             return False
         if self.own is not None:
             return _equal(rules, self.old, self.own, self.boxes)
@@ -83,13 +82,6 @@ class Corrected:
             )
         except (Mismatch, EvalError):
             return False
-
-
-def _covers(rules: Rules, old: Value, mutant: Value, boxes: tuple[Box, ...]) -> bool:
-    found = differing(rules, old, mutant)
-    if found is None or not found.proved:
-        return False
-    return not (found.mask & ~mask_of(boxes, found.shape)).any()
 
 
 def differing(rules: Rules, old: Value, mutant: Value, seconds: float = 10.0) -> Difference | None:
@@ -168,12 +160,13 @@ def corrected(
     # what lays out the mutant's result, and the region's own expression, are parts of the one scope
     return _inlined(
         made,
-        [arg for arg in args if isinstance(arg.node, ScopeNode) and (not pieces or arg is mutant or _looks_up(arg))],
+        [
+            arg
+            for arg in args
+            if isinstance(arg.node, ScopeNode)
+            and (not pieces or arg is mutant or isinstance(arg.node.scope.body, Read))
+        ],
     )
-
-
-def _looks_up(value: Value) -> bool:
-    return isinstance(value.node, ScopeNode) and isinstance(value.node.scope.body, Read)
 
 
 def _inlined(value: Value, which: Iterable[Value]) -> Value:
@@ -225,7 +218,7 @@ def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ..
     try:
         region = whole(rules, old)
         # the region's own operators take its parts too
-        own = [node.op for node in topological([old.node]) if isinstance(node, Call)]
+        own = [node.op for node in calls_of(old)]
         targets = targets_of(rules, own)
         for box in boxes:
             scope = part(region, box)

@@ -17,10 +17,11 @@ from math import prod
 
 import numpy as np
 
+from dslc.derivation.programs import calls_of
 from dslc.derivation.targets import instances
 from dslc.errors import DslcError
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, topological, with_args
+from dslc.ir.graph import Call, Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
@@ -73,7 +74,7 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
         boxes: where the mutant differs.
     """
     mutant = _with_layouts(rules, mutant)
-    calls = [node for node in topological([mutant.node]) if isinstance(node, Call) and not node.constant]
+    calls = [node for node in calls_of(mutant) if not node.constant]
     if len(calls) != 1 or len(calls[0].types) != 1 or not boxes or not isinstance(region.node, ScopeNode):
         return None
     (core,) = calls
@@ -83,9 +84,13 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
         if slides is None or not over:
             return None
         operand, along = slides
+        sizes = shape_of(core.values[0])
+        # pieces are no longer than the mutant's images, as far as these lie along a dimension of the region
+        images = len(sizes) == len(shape_of(old))
+        longest = {slide.result: sizes[slide.result] for slide in along} if images else {}
         for step in _steps(old):
             pieces: list[_Piece] = []
-            split = _taken_apart(boxes, over, step, _longest(core, along, shape_of(old)))
+            split = _taken_apart(boxes, over, step, longest)
             for box in split:
                 piece = _piece(rules, region, core, operand, over, step, box)
                 if piece is None:
@@ -100,30 +105,21 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
 
 def _with_layouts(rules: Rules, mutant: Value) -> Value:
     """A mutant whose operators that only move elements are scopes."""
-    while True:
-        for node in topological([mutant.node]):
-            scope = _as_layout(rules, node) if isinstance(node, Call) and not node.constant else None
-            if scope is not None:
-                (mutant,) = replace((mutant,), {node.values[0]: scope})
-                break
-        else:
-            return mutant
 
+    def step(node: Node, args: tuple[Value, ...]) -> Sequence[Value]:
+        if isinstance(node, Call) and not node.constant and len(node.types) == 1:
+            holes = tuple(hole(k, arg.type) for k, arg in enumerate(args))
+            (scope,) = expanded(rules, with_args(node, holes)) or (None,)
+            if (
+                scope is not None
+                and isinstance(scope.node, ScopeNode)
+                and not any(isinstance(arg.node, ScopeNode) for arg in scope.node.args)
+                and not _computes(scope)
+            ):
+                return replace((scope,), dict(zip(holes, args, strict=True)))
+        return with_args(node, args)
 
-def _as_layout(rules: Rules, node: Call) -> Value | None:
-    """A call that only moves elements as a scope over its arguments."""
-    if len(node.types) != 1:
-        return None
-    holes = [hole(k, arg.type) for k, arg in enumerate(node.args)]
-    (scope,) = expanded(rules, with_args(node, tuple(holes))) or (None,)
-    if (
-        scope is None
-        or not isinstance(scope.node, ScopeNode)
-        or any(isinstance(arg.node, ScopeNode) for arg in scope.node.args)
-        or _computes(scope)
-    ):
-        return None
-    return replace((scope,), dict(zip(holes, node.args, strict=True)))[0]
+    return rebuild((mutant,), step)[0]
 
 
 # ---- pieces ----------------------------------------------------------------------------------------------------
@@ -132,17 +128,10 @@ def _as_layout(rules: Rules, node: Call) -> Value | None:
 def _steps(old: Value) -> list[int]:
     """Distances of positions that an operator takes as neighbours: the region's attributes, the largest first."""
     steps = {1}
-    for node in topological([old.node]):
-        for _, value in node.attrs if isinstance(node, Call) else ():
+    for node in calls_of(old):
+        for _, value in node.attrs:
             steps |= {n for n in (value if isinstance(value, tuple) else (value,)) if type(n) is int and 1 < n <= STEPS}
     return sorted(steps, reverse=True)
-
-
-def _longest(core: Call, along: Sequence[Slide], shape: Sequence[int]) -> dict[int, int]:
-    """The most positions of a piece along a dimension of the region, as far as that is one of the mutant's images."""
-    (result,) = core.types
-    sizes = [int(str(size)) for size in result.shape] if result is not None else []
-    return {slide.result: sizes[slide.result] for slide in along if len(sizes) == len(shape)}
 
 
 def _taken_apart(boxes: Sequence[Box], over: Collection[int], step: int, longest: Mapping[int, int]) -> list[Box]:
@@ -163,17 +152,19 @@ def _taken_apart(boxes: Sequence[Box], over: Collection[int], step: int, longest
             apart = step if by == 1 else 1
             most = longest.get(axis, len(places))
             rows = [places[first::apart] for first in range(min(apart, len(places)))]
-            axes.append([(own[0], own[-1] + 1, max(step, 1)) for row in rows for own in _chunks(row, most)])
+            axes.append(
+                [
+                    (own[0], own[-1] + 1, max(step, 1))
+                    for row in rows
+                    for own in (row[k : k + most] for k in range(0, len(row), most))
+                ]
+            )
         for chosen in product(*axes):
             starts, stops, steps = zip(*chosen, strict=True)
             found.append(Box(starts, stops, steps))
         if len(found) > PIECES:
             return []
     return found
-
-
-def _chunks(row: range, most: int) -> list[range]:
-    return [row[k : k + most] for k in range(0, len(row), most)]
 
 
 def _piece(
@@ -193,7 +184,7 @@ def _piece(
     wide = Box(tuple(start), tuple(stop), box.step)
     rest = Box(tuple(skipped), tuple(k + n for k, n in zip(skipped, box.sizes, strict=True)), (1,) * len(shape))
     for _, made in islice(instances(rules, part(region, wide), (core.op,)), WAYS):
-        calls = [node for node in topological([made.node]) if isinstance(node, Call)]
+        calls = calls_of(made)
         if len(calls) != 1 or calls[0].op != core.op or len(calls[0].args) != len(core.args):
             continue
         (call,) = calls

@@ -6,17 +6,21 @@ that two have is a diagonal, and one that the result has not is read at 0. Sizes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product, zip_longest
+from functools import partial
+from itertools import product
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
+from dslc.derivation.kinds import in_turns
 from dslc.interpret.domain import Array
 from dslc.ir.graph import Scope, Value, scope_value
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
 
+T = TypeVar("T")
 Shape = tuple[int, ...]
 Digits = tuple[tuple[int, ...], ...]
 
@@ -174,13 +178,12 @@ def layouts(
         wanted: only those of which the result has this shape.
     """
     seen: set[tuple[object, ...]] = set()
-    for found in _all(shape, factors, ties):
-        if wanted is not None and found.shape != wanted:
-            continue
-        key = _canonical(found)
-        if key not in seen:
-            seen.add(key)
-            yield found
+    for plain in _all(shape, factors, ties):
+        for found in (plain, *_squeezed(plain)):
+            key = _canonical(found)
+            if wanted in (None, found.shape) and key not in seen:
+                seen.add(key)
+                yield found
 
 
 def repeated(shape: Shape, counts: Sequence[int]) -> Iterator[Layout]:
@@ -208,18 +211,13 @@ def _canonical(layout: Layout) -> tuple[object, ...]:
 
 def _all(shape: Shape, factors: Sequence[Sequence[int]], ties: bool) -> Iterator[Layout]:
     yield identity(shape)
-    yield from _squeezed(identity(shape))
     cuts = [cut for axis, size in enumerate(shape) for f in factors[axis] for cut in _cuts(axis, size, f)]
     for cut in cuts:
-        for found in _moved(shape, (cut,)):
-            yield found
-            yield from _squeezed(found)
+        yield from _moved(shape, (cut,))
     for one, other in product(cuts, cuts):
         alike = (one.size == other.size and one.inner == other.inner) or (one.rest == other.rest == 1)
         if one.axis < other.axis and alike:
-            for found in _moved(shape, (one, other)):
-                yield found
-                yield from _squeezed(found)
+            yield from _moved(shape, (one, other))
     if ties:
         yield from _tied(shape, cuts)
 
@@ -244,65 +242,52 @@ def _squeezed(layout: Layout) -> Iterator[Layout]:
 
 def _moved(shape: Shape, cuts: tuple[_Cut, ...]) -> Iterator[Layout]:
     """Parts that are cut off go somewhere else, all to one place: into a dimension, or a dimension of their own; or away."""
-    sizes = [*shape]
-    source: list[tuple[int, ...]] = [(k,) for k in range(len(shape))]
-    parts = []
-    for cut in cuts:
-        part = len(sizes)
+    stay: list[tuple[int, ...]] = [(k,) for k in range(len(shape))]
+    sizes, source = [*shape], [*stay]
+    moved = tuple(range(len(shape), len(shape) + len(cuts)))
+    for part, cut in zip(moved, cuts, strict=True):
         sizes.append(cut.size)
         sizes[cut.axis] = cut.rest
-        parts.append(part)
         source[cut.axis] = (cut.axis, part) if cut.inner else (part, cut.axis)
-    small = all(shape[cut.axis] <= SHIFTED and cut.rest > 1 for cut in cuts)
+    axes = {cut.axis for cut in cuts}
     shifts: list[tuple[int, ...]] = [()]
-    if small:
+    if all(shape[cut.axis] <= SHIFTED and cut.rest > 1 for cut in cuts):
         for shift in range(1, max(cut.size for cut in cuts)):
-            axes = {cut.axis for cut in cuts}
             shifts.append(tuple(shift if k in axes else 0 for k in range(len(shape))))
-    whole, taken = tuple(sizes), tuple(source)
-    axes_cut = {cut.axis for cut in cuts}
-    stay = [(k,) for k in range(len(shape))]
-    moved = tuple(parts)
     for moves in shifts:
+        layout = partial(Layout, tuple(sizes), tuple(source), shifts=moves)
         for target in range(len(shape)):
-            if len(axes_cut) == 1 and target in axes_cut:
-                continue
-            for dim in ((*moved, target), (target, *moved)):
-                yield Layout(whole, taken, tuple(dim if k == target else stay[k] for k in range(len(shape))), moves)
+            if axes != {target}:
+                for dim in ((*moved, target), (target, *moved)):
+                    yield layout((*stay[:target], dim, *stay[target + 1 :]))
         for place in range(len(shape) + 1):
-            result = (*stay[:place], tuple(moved), *stay[place:])
-            yield Layout(whole, taken, result, moves)
+            result = (*stay[:place], moved, *stay[place:])
+            yield layout(result)
             # what is left of a dimension that moved as a whole is none
-            kept = tuple(dim for dim in result if not (len(dim) == 1 and dim[0] in axes_cut and sizes[dim[0]] == 1))
+            kept = tuple(dim for dim in result if not (len(dim) == 1 and dim[0] in axes and sizes[dim[0]] == 1))
             if len(kept) < len(result):
-                yield Layout(whole, taken, kept, moves)
+                yield layout(kept)
         if not any(cut.rest == 1 for cut in cuts):
             # the first position of each part only
-            yield Layout(whole, taken, tuple(stay), moves)
+            yield layout(tuple(stay))
 
 
 def _tied(shape: Shape, cuts: Sequence[_Cut]) -> Iterator[Layout]:
     """The positions at which a part of one dimension is that of another; it stays in the other one."""
     for one, other in product(cuts, cuts):
-        if one.axis == other.axis or one.size != other.size or shape[one.axis] != one.size * one.rest:
+        divide = all(shape[cut.axis] == cut.size * cut.rest for cut in (one, other))
+        if one.axis == other.axis or one.size != other.size or not divide:
             continue
-        if shape[other.axis] != other.size * other.rest:
-            continue
+        alone: list[tuple[int, ...]] = [(k,) for k in range(len(shape))]
         sizes = [*shape, one.size]
         sizes[one.axis], sizes[other.axis] = one.rest, other.rest
-        source: list[tuple[int, ...]] = [(k,) for k in range(len(shape))]
+        source = [*alone]
         for cut in (one, other):
             source[cut.axis] = (cut.axis, len(shape)) if cut.inner else (len(shape), cut.axis)
-        result: list[tuple[int, ...]] = [(k,) for k in range(len(shape))]
-        result[other.axis] = source[other.axis]
-        found = Layout(tuple(sizes), tuple(source), tuple(result))
-        yield found
-        yield from _squeezed(found)
+        layout = partial(Layout, tuple(sizes), tuple(source))
+        yield layout((*alone[: other.axis], source[other.axis], *alone[other.axis + 1 :]))
         for place in range(len(shape) + 1):
-            alone = [(k,) for k in range(len(shape))]
-            own = Layout(tuple(sizes), tuple(source), (*alone[:place], (len(shape),), *alone[place:]))
-            yield own
-            yield from _squeezed(own)
+            yield layout((*alone[:place], (len(shape),), *alone[place:]))
 
 
 # ---- of several tensors ------------------------------------------------------------------------------------------
@@ -320,7 +305,7 @@ def whole_first(ways: Sequence[Sequence[Layout]], shapes: Sequence[Shape]) -> It
     kept = [{way for way in each if way.keeps(shape)} for each, shape in zip(ways, shapes, strict=True)]
     whole = alike([[way for way in each if way in own] for each, own in zip(ways, kept, strict=True)])
     rest = (every for every in alike(ways) if not all(way in own for way, own in zip(every, kept, strict=True)))
-    yield from (chosen for turn in zip_longest(whole, rest) for chosen in turn if chosen is not None)
+    yield from in_turns((whole, rest))
 
 
 def alike(ways: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
@@ -328,28 +313,28 @@ def alike(ways: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
     if len(ways) < 2:
         yield from product(*ways)
         return
-    groups: list[dict[tuple[int, ...], list[Layout]]] = []
-    for every in ways:
-        groups.append({})
-        for layout in every:
-            cut = tuple(sorted(size for size in layout.sizes[len(layout.source) :] if size > 1))
-            groups[-1].setdefault(cut, []).append(layout)
+    groups = [
+        _grouped(every, lambda way: tuple(sorted(size for size in way.sizes[len(way.source) :] if size > 1)))
+        for every in ways
+    ]
     cuts = sorted(
         (cut for cut in groups[0] if all(cut in each for each in groups)),
         key=lambda cut: (max(cut, default=0), len(cut)),
     )
     # windows and what they slide over are mostly cut and moved in one way; the cuts take turns, as there are many ways of some
-    turns = [_same_first([each[cut] for each in groups]) for cut in cuts]
-    yield from (ways for turn in zip_longest(*turns) for ways in turn if ways is not None)
+    yield from in_turns(_same_first([each[cut] for each in groups]) for cut in cuts)
+
+
+def _grouped(ways: Iterable[Layout], key: Callable[[Layout], T]) -> dict[T, list[Layout]]:
+    found: dict[T, list[Layout]] = {}
+    for way in ways:
+        found.setdefault(key(way), []).append(way)
+    return found
 
 
 def _same_first(every: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
     """One layout of each tensor: those that cut and move all of them in one way, then the others."""
-    moves: list[dict[tuple[Digits, Digits], list[Layout]]] = []
-    for ways in every:
-        moves.append({})
-        for way in ways:
-            moves[-1].setdefault((way.source, way.result), []).append(way)
+    moves = [_grouped(ways, lambda way: (way.source, way.result)) for ways in every]
     same = (pair for move in moves[0] for pair in product(*[each.get(move, []) for each in moves]))
     # what is repeated meets what is moved as a whole
     whole = [[way for way in ways if way.repeats or way.moves_all] for ways in every]
@@ -359,12 +344,10 @@ def _same_first(every: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...
         if any(way.repeats for way in chosen) and any(way.moves_all for way in chosen)
     )
     seen = set()
-    for turn in zip_longest(same, repeating):
-        for chosen in turn:
-            if chosen is not None:
-                yield chosen
-                if chosen[0].repeats or chosen[-1].repeats:
-                    seen.add(chosen)
+    for chosen in in_turns((same, repeating)):
+        yield chosen
+        if chosen[0].repeats or chosen[-1].repeats:
+            seen.add(chosen)
     for chosen in product(*every):
         if (
             any((way.source, way.result) != (chosen[0].source, chosen[0].result) for way in chosen)
@@ -411,11 +394,9 @@ def resized(
         known: dict[int, int] = {}
         pairs = [pair for dim, own in zip(layout.source, chosen, strict=True) for pair in zip(dim, own, strict=True)]
         if all(known.setdefault(d, size) == size for d, size in pairs):
-            for d, size in known.items():
-                sizes[d] = size
-            for d in range(len(sizes)):
-                if d not in own_digits:
-                    sizes[d] = (renamed or {}).get(sizes[d], sizes[d])
+            sizes = [known.get(d, size) for d, size in enumerate(sizes)]
+            for d in {*range(len(sizes))} - own_digits:
+                sizes[d] = (renamed or {}).get(sizes[d], sizes[d])
             found = Layout(tuple(sizes), layout.source, layout.result, layout.shifts)
             if wanted is None or found.shape == wanted or _spans(found.shape, wanted):
                 yield found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -14,7 +14,7 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
 from dslc.mutate.cores import Core
 from dslc.mutate.layouts import Layout, Shape, inverse, laid, resized
-from dslc.mutate.problem import numbers_renamed, shape_of
+from dslc.mutate.problem import numbers_renamed, renamed_sizes, shape_of
 from dslc.semantics.library import Rules
 
 LIFTED = 12  #: sizes of a real instance that are tried for what was found at a small one
@@ -132,15 +132,11 @@ def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[
     for result in every:
         shape, wanted = shape_of(result), shape_of(target)
         if mutant.ties:
-            ways = [
-                each
-                for each in resized(mutant.back, mutant.shape or mutant.back.taken, shape, wanted)
-                if each.shape == wanted
-            ]
-            found = [laid(result, each) for each in ways]
+            ways = resized(mutant.back, mutant.shape or mutant.back.taken, shape, wanted)
+            found = [laid(result, each) for each in ways if each.shape == wanted]
         else:
-            ways = [each for each in resized(mutant.back, shape_of(before), wanted, shape) if each.shape == shape]
-            found = [laid(result, inverse(each), wanted) for each in ways]
+            ways = resized(mutant.back, shape_of(before), wanted, shape)
+            found = [laid(result, inverse(each), wanted) for each in ways if each.shape == shape]
         for value in found:
             if value not in seen and value.type == target.type:
                 seen.add(value)
@@ -155,13 +151,12 @@ def _results(
     arguments: Sequence[Argument],
     shapes: Sequence[Shape],
     pool: Sequence[Value],
-    counted: Mapping[int, int],
+    counted: dict[int, int],
 ) -> Iterator[Value]:
     """An operator on tensors of other sizes than those of the shapes at which it was found."""
     options: list[list[Value]] = []
     now = [shape_of(value) for value in pool]
-    renamed = {a: b for was, own in zip(shapes, now, strict=True) for a, b in zip(was, own, strict=True) if a != b}
-    renamed |= counted
+    renamed = renamed_sizes(shapes, now) | counted
     for arg in arguments:
         if arg.layout is None:
             sizes = tuple(size if isinstance(size, int) else now[size[0]][size[1]] for size in arg.shape)
@@ -169,19 +164,13 @@ def _results(
             continue
         ways = resized(arg.layout, shapes[arg.input], now[arg.input], renamed=renamed)
         options.append([laid(pool[arg.input], layout) for layout in ways])
+    # the attributes as they are, and with sizes of the real tensors for those of the small ones
+    attrs = tuple((name, renamed.get(value, value) if type(value) is int else value) for name, value in core.attrs)
     for args in product(*options):
-        for chosen in _cores(core, renamed):
+        for chosen in dict.fromkeys((core, Core(core.op, attrs, core.count))):
             result = chosen.on(rules, args)
             if result is not None and result.known and result.type.is_static:
                 yield result
-
-
-def _cores(core: Core, renamed: Mapping[int, int]) -> Iterator[Core]:
-    """The operator with its attributes, and with sizes of the real tensors for those of the small ones."""
-    yield core
-    other = tuple((name, renamed.get(value, value) if type(value) is int else value) for name, value in core.attrs)
-    if other != core.attrs:
-        yield Core(core.op, other, core.count)
 
 
 def fraction(number: float) -> Fraction:
@@ -233,6 +222,3 @@ class TensorPool:
         if arg.layout is not None:
             return arg.layout.shape
         return tuple(size if isinstance(size, int) else self.of(size[0]).shape[size[1]] for size in arg.shape)
-
-    def are_constant(self, args: Sequence[Argument]) -> bool:
-        return all(arg.layout is None or self.of(arg.input).constant for arg in args)

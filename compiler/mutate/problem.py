@@ -6,13 +6,15 @@ slide over the others: these keep their sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from dslc.analysis.counts import known_flops
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.linearity import linear_classes
+from dslc.derivation.programs import calls_of
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
@@ -53,12 +55,12 @@ class MutationProblem:
     @property
     def calls(self) -> tuple[Call, ...]:
         """The operators at small sizes."""
-        return tuple(node for node in self.small.nodes() if isinstance(node, Call))
+        return calls_of(*self.small.outputs)
 
 
 def numbers_renamed(small: Graph, region: Graph) -> dict[int, int]:
     """Numbers of the attributes of a region at small sizes with what they are at its own."""
-    pairs = [[dict(node.attrs) for node in each.nodes() if isinstance(node, Call)] for each in (small, region)]
+    pairs = [[dict(node.attrs) for node in calls_of(*each.outputs)] for each in (small, region)]
     return {
         value: new[name] for old, new in zip(*pairs, strict=True) for name, value in old.items()
         if type(value) is int and value != new[name]
@@ -88,7 +90,7 @@ def shape_of(value: Value) -> Shape:
 
 def is_linear_region(rules: Rules, region: Graph) -> bool:
     """Return whether each call of a region is linear in what varies, alone or jointly, and in weights that it multiplies."""
-    return all(is_linear_call(rules, node) for node in region.nodes() if isinstance(node, Call))
+    return all(is_linear_call(rules, node) for node in calls_of(*region.outputs))
 
 
 def is_linear_call(rules: Rules, node: Call) -> bool:
@@ -114,7 +116,11 @@ def problem_of(rules: Rules, region: Graph) -> MutationProblem:
         shapes = _shrunk(rules, small, even)
         # an attribute that is a size (as many groups as channels) is that size at small sizes as well
         options = (
-            () if shapes is None else (_over(rules, small, shapes, each) for each in ({}, _renamed(small, shapes)))
+            ()
+            if shapes is None
+            else (
+                _over(rules, small, shapes, each) for each in ({}, renamed_sizes(map(shape_of, small.inputs), shapes))
+            )
         )
         made = next((each for each in options if each is not None), None)
         if made is None:
@@ -125,9 +131,9 @@ def problem_of(rules: Rules, region: Graph) -> MutationProblem:
     return MutationProblem(region, found)
 
 
-def _renamed(region: Graph, shapes: Sequence[Shape]) -> dict[int, int]:
-    pairs = zip(region.inputs, shapes, strict=True)
-    return {a: b for value, shape in pairs for a, b in zip(shape_of(value), shape, strict=True) if a != b}
+def renamed_sizes(values: Iterable[Shape], shapes: Iterable[Shape]) -> dict[int, int]:
+    """Return sizes of shapes that are others in the place of theirs, with these."""
+    return {a: b for pair in zip(values, shapes, strict=True) for a, b in zip(*pair, strict=True) if a != b}
 
 
 def _counted(rules: Rules, region: Graph) -> Graph | None:
@@ -135,7 +141,7 @@ def _counted(rules: Rules, region: Graph) -> Graph | None:
 
     None where there is no such attribute.
     """
-    calls = [node for node in region.nodes() if isinstance(node, Call)]
+    calls = calls_of(*region.outputs)
     counts = {value for _, value in calls[0].attrs if type(value) is int and value > FEW} if len(calls) == 1 else set()
     (made,) = (expanded(rules, region.outputs) if counts else None) or (None,)
     if made is None or not isinstance(made.node, ScopeNode) or any(arg not in region.inputs for arg in made.node.args):
@@ -176,13 +182,12 @@ def _over(rules: Rules, region: Graph, shapes: Sequence[Shape], renamed: Mapping
     pairs = enumerate(zip(region.inputs, shapes, strict=True))
     holes = tuple(hole(k, TensorType(each.type.dtype, shape), each.constant) for k, (each, shape) in pairs)
     done: dict[Value, Value] = dict(zip(region.inputs, holes, strict=True))
-    for node in region.nodes():
-        if isinstance(node, Call):
-            attrs = {name: renamed.get(value, value) if type(value) is int else value for name, value in node.attrs}
-            made = applied(rules, node.op, [done.get(arg, arg) for arg in node.args], attrs)
-            if made is None:
-                return None
-            done.update(zip(node.values, made, strict=True))
+    for node in calls_of(*region.outputs):
+        attrs = {name: renamed.get(value, value) if type(value) is int else value for name, value in node.attrs}
+        made = applied(rules, node.op, [done.get(arg, arg) for arg in node.args], attrs)
+        if made is None:
+            return None
+        done.update(zip(node.values, made, strict=True))
     return program(holes, tuple(done[value] for value in region.outputs))
 
 
@@ -199,52 +204,49 @@ def digits(index: Scalar, extents: Mapping[Scalar, int]) -> list[Scalar]:
     return [it for it in ordered if extents.get(it) != 1] if constant is num(0) else []
 
 
+#: an axis of a value
+_Axis = tuple[Value, int]
+
+
 @dataclass(slots=True)
 class _Sizes:
     """Dimensions of values that have one size, and which of them windows slide over."""
 
-    parent: dict[tuple[Value, int], tuple[Value, int]] = field(default_factory=dict)
-    fixed: set[tuple[Value, int]] = field(default_factory=set)
+    parent: dict[_Axis, _Axis] = field(default_factory=dict)
+    fixed: set[_Axis] = field(default_factory=set)
 
-    def root(self, at: tuple[Value, int]) -> tuple[Value, int]:
+    def root(self, at: _Axis) -> _Axis:
         while at in self.parent:
             at = self.parent[at]
         return at
 
-    def one(self, a: tuple[Value, int], b: tuple[Value, int]) -> None:
+    def one(self, a: _Axis, b: _Axis) -> None:
         x, y = self.root(a), self.root(b)
         if x != y:
             self.parent[x] = y
             if x in self.fixed:
                 self.fixed.add(y)
 
-    def fix(self, at: tuple[Value, int]) -> None:
+    def fix(self, at: _Axis) -> None:
         self.fixed.add(self.root(at))
 
 
 def _shrunk(rules: Rules, region: Graph, even: Sequence[int]) -> tuple[Shape, ...] | None:
     """Small shapes of the inputs; None where they are as they were."""
     sizes = _Sizes()
-    for node in region.nodes():
-        if isinstance(node, Call) and not _passes(rules, node, sizes):
-            return None
-    chosen: dict[tuple[Value, int], int] = {}
-    used: set[int] = set()
+    if not all(_passes(rules, node, sizes) for node in calls_of(*region.outputs)):
+        return None
+    chosen: dict[_Axis, int] = {}
     shapes = []
     for value in region.inputs:
         shape = []
         for axis, size in enumerate(shape_of(value)):
             root = sizes.root((value, axis))
-            if root in sizes.fixed:
-                shape.append(size)
-                continue
-            if root not in chosen:
+            if root not in sizes.fixed and root not in chosen:
                 # where all of these are something else already, the least of them twice
                 fewer = [n for n in (ODD if size % 2 else even) if n < size]
-                small = next((n for n in fewer if n not in used), fewer[0] if fewer else size)
-                chosen[root] = small
-                used.add(small)
-            shape.append(chosen[root])
+                chosen[root] = next((n for n in fewer if n not in chosen.values()), fewer[0] if fewer else size)
+            shape.append(size if root in sizes.fixed else chosen[root])
         shapes.append(tuple(shape))
     return tuple(shapes) if shapes != [shape_of(value) for value in region.inputs] else None
 
@@ -271,23 +273,20 @@ def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> boo
         it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1
     }
     body = substitute(scope.body, ones)
-    where: dict[Scalar, list[tuple[Value, int]]] = {}
+    where: dict[Scalar, list[_Axis]] = {}
     loose: set[Scalar] = set()
     for part in walk(body):
         if isinstance(part, Read):
             name = names[part.operand]
             for axis, at in enumerate(part.index):
-                if name is None:
-                    loose |= set(at.free)
-                elif isinstance(at, Iter):
+                if name is not None and isinstance(at, Iter):
                     where.setdefault(at, []).append((name, axis))
                 else:
                     loose |= set(at.free)
-                    if not (isinstance(at, Num) and shape_of(name)[axis] == 1):
+                    if name is not None and not (isinstance(at, Num) and shape_of(name)[axis] == 1):
                         sizes.fix((name, axis))
         elif isinstance(part, Reduce):
-            for extent in (*part.extents, *([part.where] if part.where is not None else [])):
-                loose |= set(extent.free)
+            loose.update(*(each.free for each in (*part.extents, part.where) if each is not None))
     # one name may be bound by several reductions: what is loose anywhere is fixed everywhere
     start = 0
     for axis, count in enumerate(scope.groups or (1,) * len(scope.extents)):
@@ -330,12 +329,7 @@ def regions(
         nodes: of a graph, arguments first; `used` has the nodes that read a value, `final` what the graph gives.
         linear: True where a call may be part of a region.
     """
-    known: dict[Node, bool] = {}
-
-    def fits(node: Node) -> bool:
-        if node not in known:
-            known[node] = isinstance(node, Call) and linear(node)
-        return known[node]
+    fits = cache(linear)
 
     for root in nodes:
         if not isinstance(root, Call) or len(root.types) != 1 or not fits(root):
@@ -346,10 +340,12 @@ def regions(
         while front and len(found) < REGIONS:
             region = front.pop(0)
             for below in dict.fromkeys(arg.node for node in region for arg in node.args):
-                if below in region or not isinstance(below, Call) or len(region) == most or not fits(below):
-                    continue
-                if any(
-                    value in final or any(user not in region for user in used.get(value, ())) for value in below.values
+                if (
+                    below in region
+                    or not isinstance(below, Call)
+                    or len(region) == most
+                    or not fits(below)
+                    or any(value in final or not {*used.get(value, ())} <= {*region} for value in below.values)
                 ):
                     continue
                 larger = (*region, below)

@@ -19,6 +19,7 @@ from math import inf, prod
 import numpy as np
 
 from dslc.analysis.counts import known_flops
+from dslc.derivation.kinds import in_turns
 from dslc.interpret.check_rule import draw
 from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.field import Field
@@ -65,11 +66,11 @@ RIGHT = 0.25  #: share of the result that differs of mutants that come before th
 
 def search(rules: Rules, problem: MutationProblem, options: MutantOptions = OPTIONS) -> MutantsFound:
     """Mutants of a region of one result."""
-    return (
-        _Search(rules, problem, options).run()
-        if _computable(rules, problem, options)
-        else MutantsFound((), 0, 0, 0.0, False)
-    )
+    operations = known_flops(expand(rules, problem.small.outputs))
+    # computing a region at its small sizes may take longer than a search has time for
+    if operations is not None and operations > min(PACE * options.seconds, OPERATIONS):
+        return MutantsFound((), 0, 0, 0.0, False)
+    return _Search(rules, problem, options).run()
 
 
 class _Effort(Enum):
@@ -226,7 +227,7 @@ class _Search:
     ) -> Iterator[tuple[Fitted, tuple[Argument, ...]]]:
         """Operators on some tensors, or on them and a constant."""
         for tensors in (len(own), len(own) + 1)[: 1 if self._plain else 2]:
-            for args in self._arguments(pool, tensors, own):
+            for args in self._arguments(tensors, own):
                 for op, cores in self._able(tuple(len(pool.shape(arg)) for arg in args)):
                     if wanted(op):
                         for fitted in self._fitting(pool, op, cores, args, last):
@@ -251,7 +252,7 @@ class _Search:
     def _plain(self) -> bool:
         return self._effort in (_Effort.PLAIN, _Effort.LAYOUTS)
 
-    def _arguments(self, pool: TensorPool, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
+    def _arguments(self, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
         if count == len(own):
             yield from permutations(own)
             return
@@ -364,7 +365,7 @@ class _Search:
                     [Argument(arg.input, way) if j == k else arg for j, arg in enumerate(own)] for k, way in pairs
                 ]
         # operands take turns: the last ones have as much time as the first
-        for args in (each for turn in zip_longest(*changes) for each in turn if each is not None):
+        for args in in_turns(changes):
             if self._late(until):
                 break
             for fitted, order in self._applied(pool, args, last=False):
@@ -374,12 +375,12 @@ class _Search:
                 if new is not None:
                     made.setdefault((new.steps, -len(args)), []).append(new)
         best = [nsmallest(self.options.best, made[key], key=lambda one: one.operations) for key in sorted(made)]
-        return [one for several in zip_longest(*best) for one in several if one is not None]
+        return [*in_turns(best)]
 
     def _after(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> TensorPool | None:
         """The pool after an operator; None where that was reached before, or costs too much."""
         self.tried += 1
-        constant = pool.are_constant(args)
+        constant = all(arg.layout is None or pool.of(arg.input).constant for arg in args)
         operations = pool.operations + (0.0 if constant else fitted.operations)
         if operations > self.options.operations * self.operations or not is_linear(
             self.rules, fitted.core, fitted.holes
@@ -437,7 +438,7 @@ class _Search:
         if best is None or best.steps > self.options.depth or not is_linear(self.rules, core, fitted.holes):
             return
         taken = (self._array(pool, arg, value.type) for arg, value in zip(args, fitted.holes, strict=True))
-        if pool.before and any(_equal(result, each) for each in taken):
+        if pool.before and any(np.array_equal(result, each) for each in taken):
             # a chain without its last operator is that already
             return
         if self._is_new(best, pool):
@@ -502,16 +503,12 @@ class _Search:
         return True
 
 
-def _equal(one: Array, other: Array) -> bool:
-    return one.shape == other.shape and bool(np.array_equal(one, other))
-
-
 def _in_turns(best: Sequence[Mutant]) -> list[Mutant]:
     """The best by each chain of operators take turns: what one of them is priced at says little about the others."""
     kinds: dict[tuple[str, ...], list[Mutant]] = {}
     for each in best:
         kinds.setdefault((*(step.core.op for step in each.before), each.core.op), []).append(each)
-    return [each for turn in zip_longest(*kinds.values()) for each in turn if each is not None]
+    return [*in_turns(kinds.values())]
 
 
 def _slides(layout: Layout) -> bool:
@@ -524,9 +521,3 @@ def _slides(layout: Layout) -> bool:
 def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
     a, b = (shapes[k][axis] if axis < len(shapes[k]) else 1 for k, axis in (one, other))
     return a % b == 0 or b % a == 0
-
-
-def _computable(rules: Rules, problem: MutationProblem, options: MutantOptions) -> bool:
-    """Return whether computing a region at its small sizes takes no longer than a search has time for."""
-    operations = known_flops(expand(rules, problem.small.outputs))
-    return operations is None or operations <= min(PACE * options.seconds, OPERATIONS)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
+from itertools import islice
 from math import prod
 
 import numpy as np
 
+from dslc.derivation.kinds import in_turns
 from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.field import Field
 from dslc.interpret.run import InterpretError, run_scopes
@@ -73,7 +74,7 @@ class LayoutWays:
             for each in found:
                 several = sum(size > 1 for size in each.sizes[len(shape) :]) > 1
                 kinds[1 if several else 2 if each.moves_all else 0].append(each)
-            self._others[shape] = [each for turn in zip_longest(*kinds) for each in turn if each is not None]
+            self._others[shape] = [*in_turns(kinds)]
         return self._others[shape]
 
     def useful(self, operand: Operand) -> list[Layout]:
@@ -112,7 +113,7 @@ class LayoutWays:
         ranks: dict[int, list[Layout]] = {}
         for each in sorted(self.of(shape), key=lambda way: sum(size > 1 for size in way.sizes)):
             ranks.setdefault(len(each.shape), []).append(each)
-        return list(islice((each for ways in zip_longest(*ranks.values()) for each in ways if each is not None), WAYS))
+        return [*islice(in_turns(ranks.values()), WAYS)]
 
     def _far(self, layout: Layout, shape: Shape) -> tuple[int, ...]:
         ratio = prod(layout.shape) / prod(shape)

@@ -9,7 +9,9 @@ from dslc.derivation.kinds import kinds
 from dslc.derivation.programs import PricedProgram, unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch, choices, members_of, ranks
 from dslc.derivation.steps import Steps
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value
+from dslc.ir.holes import hole
 from dslc.ir.text import program_text
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
@@ -95,6 +97,10 @@ def test_what_is_shown_is_of_many_kinds_and_reads_back(rules: Rules) -> None:
 
 
 def test_the_cheapest_together_come_first() -> None:
-    prices = [[(1.0, "a"), (3.0, "b")], [(1.0, "c"), (1.5, "d")]]
-    assert ["".join(choice.each) for choice in choices(prices)] == ["ac", "ad", "bc", "bd"]
+    value = hole(0, TensorType(DType.F32, ()))
+    found = [
+        [PricedProgram(value, (), (name,), price) for name, price in own]
+        for own in ((("a", 1.0), ("b", 3.0)), (("c", 1.0), ("d", 1.5)))
+    ]
+    assert ["".join(each.targets[0] for each in choice) for choice in choices(found)] == ["ac", "ad", "bc", "bd"]
     assert list(ranks([["a", "b"], ["c", "d"]])) == [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +25,7 @@ from dslc.match import GraphIndex, find_matches, replacements
 from dslc.report import Asked
 from dslc.search.candidates.candidate import Candidate, rewritten
 from dslc.search.generators import scheduler
-from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.generators.protocol import Generator, Proposal, SearchContext
 from dslc.search.generators.rules import Rules
 from dslc.search.options.settings import Settings
 from dslc.search.phases.acceptance import affordable
@@ -46,36 +46,32 @@ class Fixed(Measurer):
 
 
 @dataclass(frozen=True)
-class Fake:
+class Fake(Generator):
     """A generator on a clock that is set by hand: each unit of work takes some seconds, and after so many it proposes a candidate at
     some part of the original's cost, if any; then it has nothing left."""
 
-    hands: Hands
     name: str
+    hands: Hands
     takes: float
     units: int
     cost: float | None = None
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=5.0))
+    _: KW_ONLY
+    gain: float = 0.3
+    seconds: float = 5.0
     phase: str = "building"
     reported_if_skipped: bool = True
-    asks_own_results: bool = False
-    uses_findings: bool = False
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         return 1.0 if base is context.start else 0.0
 
-    def begin(self, context: SearchContext) -> Proposer:
+    def propose(self, context: SearchContext, base: Candidate) -> Iterator[Proposal]:
         (rule,) = chosen_rules(RULES, ["std.pow_half"])
-
-        def of(base: Candidate) -> Iterator[Proposal]:
-            for _ in range(self.units):
-                self.hands.time += self.takes
-                yield Proposal()
-            if self.cost is not None:
-                made = [rewritten(base.graph, replacements(one)) for one in find_matches(rule, GraphIndex(base.graph))]
-                yield Proposal([Candidate(one, self.cost * base.cost, base, "own.generator", 1) for one in made])
-
-        return of
+        for _ in range(self.units):
+            self.hands.time += self.takes
+            yield Proposal()
+        if self.cost is not None:
+            made = [rewritten(base.graph, replacements(one)) for one in find_matches(rule, GraphIndex(base.graph))]
+            yield Proposal([Candidate(one, self.cost * base.cost, base, "own.generator", 1) for one in made])
 
 
 def run(cache: Path, monkeypatch: pytest.MonkeyPatch, hands: Hands, budget: float, *fakes: Fake) -> Any:
@@ -96,8 +92,10 @@ def test_who_finds_nothing_takes_nothing_from_what_is_found_without_him(
 ) -> None:
     for k, idle in enumerate(((), ("idle", 3.0, 1000))):
         hands = Hands()
-        finds = Fake(hands, "finds", 2.0, 8, 0.5)
-        report = run(tmp_path / str(k), monkeypatch, hands, 60.0, finds, *([Fake(hands, *idle)] if idle else []))
+        finds = Fake("finds", hands, 2.0, 8, 0.5)
+        report = run(
+            tmp_path / str(k), monkeypatch, hands, 60.0, finds, *([Fake(idle[0], hands, *idle[1:])] if idle else [])
+        )
         assert [step.rule for step in report.steps] == ["own.generator"]
         assert asked(report, "finds").done and asked(report, "finds").gained == 0.5
         assert hands.time - 100 <= 60
@@ -107,15 +105,15 @@ def test_more_time_does_not_find_less(tmp_path: Path, monkeypatch: pytest.Monkey
     kept = []
     for budget in (10.0, 40.0, 240.0):
         hands = Hands()
-        report = run(tmp_path / str(budget), monkeypatch, hands, budget, Fake(hands, "finds", 2.0, 10, 0.5))
+        report = run(tmp_path / str(budget), monkeypatch, hands, budget, Fake("finds", hands, 2.0, 10, 0.5))
         kept.append(report.kept_original)
     assert kept == [True, False, False]
 
 
 def test_who_promises_more_for_a_second_is_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hands = Hands()
-    quick = Fake(hands, "quick", 1.0, 3, None, Prior(gain=0.3, seconds=2.0))
-    slow = Fake(hands, "slow", 1.0, 1000, None, Prior(gain=0.3, seconds=20.0))
+    quick = Fake("quick", hands, 1.0, 3, None, gain=0.3, seconds=2.0)
+    slow = Fake("slow", hands, 1.0, 1000, None, gain=0.3, seconds=20.0)
     report = run(tmp_path, monkeypatch, hands, 30.0, slow, quick)
     assert asked(report, "quick").done and asked(report, "quick").seconds == 3.0
     assert not asked(report, "slow").done and asked(report, "slow").turns > 0
@@ -125,7 +123,7 @@ def test_who_promises_more_for_a_second_is_asked_first(tmp_path: Path, monkeypat
 
 def test_who_was_asked_long_in_vain_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hands = Hands()
-    fakes = [Fake(hands, name, 1.0, 1000) for name in ("one", "another")]
+    fakes = [Fake(name, hands, 1.0, 1000) for name in ("one", "another")]
     report = run(tmp_path, monkeypatch, hands, 60.0, *fakes)
     seconds = [asked(report, name).seconds for name in ("one", "another")]
     assert min(seconds) > 0.4 * max(seconds)
@@ -135,25 +133,22 @@ def test_who_was_asked_long_in_vain_gives_way(tmp_path: Path, monkeypatch: pytes
 class Late(Fake):
     """Has no time for what it began, before anything is there."""
 
-    def begin(self, context: SearchContext) -> Proposer:
-        def of(base: Candidate) -> Iterator[Proposal]:
-            self.hands.time += self.takes
-            raise TimeUp
-            yield Proposal()
-
-        return of
+    def propose(self, context: SearchContext, base: Candidate) -> Iterator[Proposal]:
+        self.hands.time += self.takes
+        raise TimeUp
+        yield Proposal()
 
 
 def test_who_had_no_time_takes_nothing_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hands = Hands()
-    late = Late(hands, "late", 5.0, 1, None, Prior(gain=0.9, seconds=1.0), phase="searching")
-    report = run(tmp_path, monkeypatch, hands, 60.0, late, Fake(hands, "finds", 2.0, 4, 0.5))
+    late = Late("late", hands, 5.0, 1, None, gain=0.9, seconds=1.0, phase="searching")
+    report = run(tmp_path, monkeypatch, hands, 60.0, late, Fake("finds", hands, 2.0, 4, 0.5))
     assert [step.rule for step in report.steps] == ["own.generator"]
 
 
 def test_what_is_needed_at_the_end_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hands = Hands()
-    report = run(tmp_path, monkeypatch, hands, 100.0, Fake(hands, "idle", 1.0, 1000))
+    report = run(tmp_path, monkeypatch, hands, 100.0, Fake("idle", hands, 1.0, 1000))
     # nothing was found: what is kept is little
     assert 85 <= asked(report, "idle").seconds <= 96
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from dslc.onnx.importer import import_model
 from dslc.search.candidates.candidate import Candidate, rewritten
 from dslc.search.candidates.export import NameHistory
 from dslc.search.generators import scheduler
-from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.generators.protocol import Generator, Proposal, SearchContext
 from dslc.search.generators.rules import Rules
 from dslc.search.options.settings import Settings
 from dslc.search.pipeline import optimize
@@ -152,29 +152,24 @@ def test_what_a_candidate_claims_are_its_facts() -> None:
 
 
 @dataclass(frozen=True)
-class Powers:
+class Powers(Generator):
     """Proposes the model without its power of a half, at some part of its cost, and says whether it was asked about anything else."""
 
     cost: float
+    _: KW_ONLY
     name: str = "powers"
-    phase: str = "searching"
+    gain: float = 0.5
+    seconds: float = 1.0
     reported_if_skipped: bool = True
-    asks_own_results: bool = False
-    uses_findings: bool = False
-    prior: Prior = field(default_factory=lambda: Prior(0.5, 1.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         return 1.0 if base is context.start else 0.0
 
-    def begin(self, context: SearchContext) -> Proposer:
+    def propose(self, context: SearchContext, base: Candidate) -> Iterator[Proposal]:
         (rule,) = chosen_rules(RULES, ["std.pow_half"])
-
-        def of(base: Candidate) -> Iterator[Proposal]:
-            (match,) = find_matches(rule, GraphIndex(base.graph))
-            made = rewritten(base.graph, replacements(match))
-            yield Proposal([Candidate(made, self.cost * base.cost, base, "own.generator", 1)])
-
-        return of
+        (match,) = find_matches(rule, GraphIndex(base.graph))
+        made = rewritten(base.graph, replacements(match))
+        yield Proposal([Candidate(made, self.cost * base.cost, base, "own.generator", 1)])
 
 
 @pytest.mark.parametrize(("cost", "taken"), [(0.5, True), (2.0, False)])
@@ -199,15 +194,12 @@ def test_what_a_generator_proposes_is_checked_and_proved(
 class Negations(Powers):
     """Negates the result twice, which costs hardly more."""
 
-    def begin(self, context: SearchContext) -> Proposer:
-        def of(base: Candidate) -> Iterator[Proposal]:
-            (root,) = base.graph.outputs
-            made = op("neg", op("neg", root))
-            fact, _ = fact_of("own.negations", (root,), (made,), tuple(root.node.args))
-            graph = Graph(base.graph.inputs, (made,))
-            yield Proposal([Candidate(graph, self.cost * base.cost, base, "own.negations", 1, (fact,))])
-
-        return of
+    def propose(self, context: SearchContext, base: Candidate) -> Iterator[Proposal]:
+        (root,) = base.graph.outputs
+        made = op("neg", op("neg", root))
+        fact, _ = fact_of("own.negations", (root,), (made,), tuple(root.node.args))
+        graph = Graph(base.graph.inputs, (made,))
+        yield Proposal([Candidate(graph, self.cost * base.cost, base, "own.negations", 1, (fact,))])
 
 
 def test_rules_go_on_from_what_others_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dslc.deadline import TimeUp
 from dslc.search.candidates.candidate import KERNELS, Candidate
 from dslc.search.generators.kernels import has_kernels
-from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.generators.protocol import Generator, Proposal, SearchContext
 from dslc.search.generators.rules import searched
 from dslc.search.region_rewrites.findings import Findings, gathered
 
 
-@dataclass(frozen=True, slots=True)
-class CombineFindings:
+@dataclass(frozen=True, kw_only=True)
+class CombineFindings(Generator):
     """Kernels, derived programs and mutants that were measured, wherever they fit in what rules made.
 
     First as many as gain at once, then as moves of the strategy beside the rules; asked again whenever more was found. `least` is the
@@ -23,11 +23,9 @@ class CombineFindings:
     """
 
     name: str = "all together"
-    phase: str = "searching"
-    reported_if_skipped: bool = False
-    asks_own_results: bool = False
+    gain: float = 0.5
+    seconds: float = 1.0
     uses_findings: bool = True
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.5, seconds=1.0))
     least: float = 0.01
     brief: float = 0.05
 
@@ -40,10 +38,10 @@ class CombineFindings:
         promised = (least - max(left, 0.0)) / base.cost
         return promised if promised >= self.least else 0.0
 
-    def begin(self, context: SearchContext) -> Proposer:
-        run, settings = context.run, context.task.settings
+    def propose(self, context: SearchContext, base: Candidate) -> Iterator[Proposal]:
+        run = context.run
 
-        def made(findings: Findings, found: Candidate, base: Candidate) -> Proposal:
+        def made(found: Candidate) -> Proposal:
             """A candidate as it is proposed, with what a report says of it."""
             steps = found.path()[len(base.path()) :]
             return Proposal(
@@ -52,19 +50,16 @@ class CombineFindings:
                 kernels={step: findings.describe(step) for step in steps},
             )
 
-        def of(base: Candidate) -> Iterator[Proposal]:
-            findings = Findings(run.found.fitting(base.graph), context.costs)
-            found, late = base, True
-            while late:
-                try:
-                    limits = context.limits(self.name, None)
-                    found, late = findings.with_texts(gathered(base, findings, context.costs, limits)), False
-                except TimeUp:
-                    yield Proposal()
-            yield made(findings, found, base)
-            if run.journal.repeats:
-                return
-            more = searched(context, "rules and all together", base, settings.steps, self.brief, findings)
-            yield made(findings, more, base) if more.cost < found.cost else Proposal()
-
-        return of
+        findings = Findings(run.found.fitting(base.graph), context.costs)
+        found, late = base, True
+        while late:
+            try:
+                limits = context.limits(self.name, None)
+                found, late = findings.with_texts(gathered(base, findings, context.costs, limits)), False
+            except TimeUp:
+                yield Proposal()
+        yield made(found)
+        if run.journal.repeats:
+            return
+        more = searched(context, "rules and all together", base, context.task.settings.steps, self.brief, findings)
+        yield made(more) if more.cost < found.cost else Proposal()

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
 from dslc.fuse.templates import Templates
 from dslc.search.candidates.candidate import KERNELS, Candidate
 from dslc.search.candidates.export import no_compiler
-from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.generators.protocol import Generator, Proposal, Proposer, SearchContext
 from dslc.search.options.settings import Settings
 from dslc.search.region_rewrites.findings import fused
 from dslc.search.region_rewrites.fusions import Fusions, describe_kernel, unbuilt
 from dslc.search.runs.contenders import kernels_wanted, with_kernels
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
+@dataclass(frozen=True, kw_only=True)
+class Kernels(Generator):
     """Groups of a candidate's nodes as kernels.
 
     The first turn is hurried: kernels are tried at guessed prices, before anything is searched. It takes the share `hurried` of the
-    time, and so many `seconds` at most; where kernels decide, most of what there is to gain is known then.
+    time, and `hurried_most` seconds at most; where kernels decide, most of what there is to gain is known then.
     """
 
     name: str = "kernels"
+    gain: float = 0.35
+    seconds: float = 6.0
+    share: float = 0.5
     phase: str = "building kernels"
     reported_if_skipped: bool = True
-    asks_own_results: bool = False
-    uses_findings: bool = False
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.35, seconds=6.0, share=0.5))
     hurried: float = 0.4
-    seconds: float = 8.0
+    hurried_most: float = 8.0
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         """Promise all of it: kernels are tried on what has none."""
@@ -59,7 +59,7 @@ class Kernels:
             while late:
                 made: Sequence[Candidate] = ()
                 try:
-                    until = context.exploring.part(self.hurried, self.seconds) if hurried else context.turn
+                    until = context.exploring.part(self.hurried, self.hurried_most) if hurried else context.turn
                     made, found = fusions.of(base, until, hurried)
                 except TimeUp:
                     yield Proposal()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
-from typing import Protocol
 
 from dslc.codegen.host.background import BackgroundCompiler
 from dslc.cost.model import CostModel
@@ -114,52 +114,40 @@ class Proposal:
 Proposer = Callable[[Candidate], Iterator[Proposal]]
 
 
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """The worth of asking before a run knows.
+@dataclass(frozen=True, kw_only=True)
+class Generator:
+    """A proposer of candidates beside others.
 
-    `gain` is the share of what it promises that it mostly keeps, after about so many `seconds`; a turn takes such a `share` of the time
-    that is left, and `most` seconds.
+    Its fields are its tuning; adding one is a line in `dslc.search.generators.scheduler`.
+
+    Attributes:
+        name: the name in reports.
+        phase: the phase of the run that its seconds belong to.
+        gain: before a run knows, the share of what it promises that it mostly keeps, after about so many `seconds`.
+        share: the part of the time that is left that a turn takes, and `most` seconds.
+        reported_if_skipped: something is missing if there was no time for it.
+        asks_own_results: it is asked about its own proposals.
+        uses_findings: it goes by what others found, and is asked again when that is more.
     """
 
+    name: str
     gain: float
     seconds: float
     share: float = 1.0
     most: float = inf
-
-
-class Generator(Protocol):
-    """A proposer of candidates beside others.
-
-    It is a frozen dataclass, whose fields are its tuning; adding one is a line in `dslc.search.generators.scheduler`.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name in reports."""
-
-    @property
-    def phase(self) -> str:
-        """The phase of the run that its seconds belong to."""
-
-    @property
-    def prior(self) -> Prior:
-        """The worth of asking before a run knows."""
-
-    @property
-    def reported_if_skipped(self) -> bool:
-        """True where something is missing if there was no time for it."""
-
-    @property
-    def asks_own_results(self) -> bool:
-        """True where it is asked about its own proposals."""
-
-    @property
-    def uses_findings(self) -> bool:
-        """True where it goes by what others found, and is asked again when that is more."""
+    phase: str = "searching"
+    reported_if_skipped: bool = False
+    asks_own_results: bool = False
+    uses_findings: bool = False
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         """Return the share of a candidate's time that it might save at most; 0 where it is not to be asked. Raises TimeUp."""
+        raise NotImplementedError
 
     def begin(self, context: SearchContext) -> Proposer:
         """Begin a run."""
+        return partial(self.propose, context)
+
+    def propose(self, context: SearchContext, base: Candidate) -> Iterator[Proposal]:
+        """Make proposals about a candidate."""
+        raise NotImplementedError

@@ -12,7 +12,7 @@ from dslc.mutate.mutant import MutantOptions
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.generators.kernels import has_kernels, may_be_kernels
 from dslc.search.generators.open_sizes import note_open_sizes
-from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.generators.protocol import Generator, Proposal, Proposer, SearchContext
 from dslc.search.region_rewrites.background import BackgroundSearch, DerivedOperator, Task
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.derivations import Derivations, derivations_of
@@ -27,26 +27,19 @@ from dslc.search.runs.selection import chosen_partial
 Rewriters = Callable[[SearchContext, bool], dict[str, RegionRewriter]]
 
 
-@dataclass(frozen=True, slots=True)
-class RegionRewrites:
+@dataclass(frozen=True, kw_only=True)
+class RegionRewrites(Generator):
     """Programs of some sources in the place of hot regions of a candidate; the first one says what they promise.
 
     `how` goes before rules in a report; `rounds`: candidates of mutants are asked about so often; `every`: regions at their best are
     looked at, too, so that a report says what they would take.
     """
 
-    name: str
     rewriters: Rewriters
-    prior: Prior
     phase: str = "deriving programs"
+    reported_if_skipped: bool = True
     how: str = "derived by "
-    asks_own_results: bool = False
     every: bool = False
-    uses_findings: bool = False
-
-    @property
-    def reported_if_skipped(self) -> bool:
-        return not self.every
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         """The share that these regions take beyond what the fastest form of their operators takes."""
@@ -123,28 +116,38 @@ def _mutated(context: SearchContext, begun: bool) -> dict[str, RegionRewriter]:
 
 
 DERIVED = RegionRewrites(
-    "derivations",
-    lambda context, begun: {"derivations": RegionRewriter(_derivations(context, begun))},
-    Prior(gain=0.3, seconds=10.0),
+    name="derivations",
+    gain=0.3,
+    seconds=10.0,
+    rewriters=lambda context, begun: {"derivations": RegionRewriter(_derivations(context, begun))},
 )
 #: operators that hardly take longer than their operations must, so that a report says what programs would take
 FURTHER = RegionRewrites(
-    "further derivations",
-    lambda context, begun: {"further derivations": RegionRewriter(_derivations(context, begun, every=True))},
-    Prior(gain=0.02, seconds=15.0),
+    name="further derivations",
+    gain=0.02,
+    seconds=15.0,
+    rewriters=lambda context, begun: {"further derivations": RegionRewriter(_derivations(context, begun, every=True))},
+    reported_if_skipped=False,
     every=True,
 )
 #: two sums of products that read one tensor, derived together (EinNet, Figure 15)
 PAIRED = RegionRewrites(
-    "derivations of pairs",
-    lambda context, begun: {
+    name="derivations of pairs",
+    gain=0.3,
+    seconds=8.0,
+    rewriters=lambda context, begun: {
         "derivations of pairs": RegionRewriter(PairedDerivation(_derivations(context, begun)), independent_first=True)
     },
-    Prior(gain=0.3, seconds=8.0),
 )
 #: hot linear operators as programs that are almost equal, and corrected where they are not (PET)
 MUTATED = RegionRewrites(
-    "mutants", _mutated, Prior(gain=0.15, seconds=12.0), "mutating programs", how="", asks_own_results=True
+    name="mutants",
+    gain=0.15,
+    seconds=12.0,
+    rewriters=_mutated,
+    phase="mutating programs",
+    how="",
+    asks_own_results=True,
 )
 REGION_REWRITES = (PAIRED, DERIVED, MUTATED)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from dslc.ir.graph import Node
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.candidates.export import no_compiler
 from dslc.search.generators.kernels import has_kernels
-from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.generators.protocol import Generator, Proposal, SearchContext
 from dslc.search.options.strategies import Mcts
 from dslc.search.region_rewrites.findings import Findings
 from dslc.search.runs.contenders import kernels_wanted, with_kernels
@@ -25,8 +25,8 @@ from dslc.store import write_file
 CLEAR = 0.02  #: part of what a model takes that is a clear gain
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+@dataclass(frozen=True, kw_only=True)
+class Rules(Generator):
     """Candidates that a strategy finds by rules.
 
     A turn takes half of the time that is left, or less where nothing was gained for long; the next one goes on from its best.
@@ -35,11 +35,10 @@ class Rules:
     """
 
     name: str = "rules"
-    phase: str = "searching"
+    gain: float = 0.15
+    seconds: float = 5.0
+    share: float = 0.5
     reported_if_skipped: bool = True
-    asks_own_results: bool = False
-    uses_findings: bool = False
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.15, seconds=5.0, share=0.5))
     brief: float = 0.125
     after: float = 0.2
 
@@ -49,7 +48,7 @@ class Rules:
             return 1.0
         return 0.0 if base is context.best or has_kernels(base) or context.run.journal.repeats else self.after
 
-    def begin(self, context: SearchContext) -> Proposer:
+    def propose(self, context: SearchContext, base: Candidate) -> Iterator[Proposal]:
         """Search from the original until nothing is gained any more, and once from each candidate of others."""
         settings, journal = context.task.settings, context.run.journal
         gives_way = settings.patience is None and kernels_wanted(settings)
@@ -61,26 +60,23 @@ class Rules:
             last = [limits for who, limits in journal.begun if who == self.name][-1]
             return settings.steps is None and (last.late or (last.idle and gives_way and (gained or last.brief < inf)))
 
-        def of(base: Candidate) -> Iterator[Proposal]:
-            if base is not context.start:
-                found = searched(context, f"{self.name} after others", base, settings.steps, self.brief)
-                yield Proposal((found,) if found is not base else ())
+        if base is not context.start:
+            found = searched(context, f"{self.name} after others", base, settings.steps, self.brief)
+            yield Proposal((found,) if found is not base else ())
+            return
+        before, most = context.reached, settings.steps
+        while True:
+            rules = context.rules
+            brief = self.brief if gives_way and not context.task.heavy and context.best is None else inf
+            found = searched(context, self.name, context.reached, most, brief)
+            yield Proposal((found,) if found is not before else (), best=found)
+            if context.rules is not rules:
+                # without what was blamed: as many steps again, so that the number of steps alone decides what is found
+                most = journal.first
+            elif goes_on(context.reached is not before):
+                before, most = context.reached, settings.steps
+            else:
                 return
-            before, most = context.reached, settings.steps
-            while True:
-                rules = context.rules
-                brief = self.brief if gives_way and not context.task.heavy and context.best is None else inf
-                found = searched(context, self.name, context.reached, most, brief)
-                yield Proposal((found,) if found is not before else (), best=found)
-                if context.rules is not rules:
-                    # without what was blamed: as many steps again, so that the number of steps alone decides what is found
-                    most = journal.first
-                elif goes_on(context.reached is not before):
-                    before, most = context.reached, settings.steps
-                else:
-                    return
-
-        return of
 
 
 def searched(

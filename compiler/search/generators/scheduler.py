@@ -186,17 +186,16 @@ class Scheduler:
 
     def rate(self, arm: Arm) -> float:
         """Return the share of the model's time that a second of an arm is expected to save."""
-        prior = arm.generator.prior
         own = [one for one in self.arms if one.generator is arm.generator and one.turns]
         promised = SURE + sum(one.promise or 0.0 for one in own)
-        gain = (SURE * prior.gain + sum(one.gained for one in own)) / promised
+        gain = (SURE * arm.generator.gain + sum(one.gained for one in own)) / promised
         ahead = self._cheapest() / max(arm.base.cost, 1e-12)
         promise = 1.0 if arm.promise is None else arm.promise
         spent = arm.seconds
         if not arm.generator.uses_findings:
             # what was sought in a candidate is not there in one that is hardly another
             spent += sum(self._alike(one.base, arm.base) * one.seconds for one in own if one is not arm)
-        return gain * max(0.0, promise - arm.gained) * ahead**2 / (prior.seconds + spent)
+        return gain * max(0.0, promise - arm.gained) * ahead**2 / (arm.generator.seconds + spent)
 
     def _alike(self, a: Candidate, b: Candidate) -> float:
         """Return the share of two candidates' working operators that they have in common, whatever these stand upon."""
@@ -221,11 +220,11 @@ class Scheduler:
     def _turn(self, arm: Arm) -> None:
         context, run, generator = self.context, self.context.run, arm.generator
         began, before, known = run.clock.now(), self._best_cost(), run.found.count
-        context.turn = context.exploring.part(generator.prior.share, generator.prior.most)
+        context.turn = context.exploring.part(generator.share, generator.most)
         if generator.phase == "searching":
             # a search leaves to the next turn what it did not measure in this one; what is repeated measures nothing new
             context.measuring = OVER if run.journal.repeats and isinstance(generator, Rules) else context.turn
-        ends = run.clock.now() + max(TURN, min(generator.prior.seconds, generator.prior.most))
+        ends = run.clock.now() + max(TURN, min(generator.seconds, generator.most))
         run.phase(generator.phase)
         new: list[Candidate] = []
         with run.turn(generator.name) as tally:
@@ -247,7 +246,7 @@ class Scheduler:
                         self._add(one, generator, tally)
                     new += found.candidates
                     # a share of the time is used by now
-                    if new or generator.prior.share < 1 or run.clock.now() >= ends or context.exploring.over:
+                    if new or generator.share < 1 or run.clock.now() >= ends or context.exploring.over:
                         break
                 else:
                     arm.done = True
@@ -407,7 +406,7 @@ class Scheduler:
         names |= {self.context.best: "the best of the rules", self.context.start: "the original"}
         run.asked = tuple(
             Asked(
-                arm.generator.name, names[arm.base], round(arm.promise or 0.0, 4), arm.generator.prior.seconds, arm.turns,
+                arm.generator.name, names[arm.base], round(arm.promise or 0.0, 4), arm.generator.seconds, arm.turns,
                 round(arm.seconds, 3), round(arm.gained, 4), arm.done,
             )
             for arm in sorted(self.arms, key=lambda one: -one.seconds) if arm.promise and (arm.turns or not arm.done)

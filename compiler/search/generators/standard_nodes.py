@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from dslc.deadline import TimeUp
@@ -11,23 +11,20 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Call
 from dslc.search.candidates.candidate import Candidate, Limits
 from dslc.search.candidates.export import unsaid_in
-from dslc.search.generators.protocol import Prior, Proposal, Proposer, SearchContext
+from dslc.search.generators.protocol import Generator, Proposal, SearchContext
 from dslc.search.strategies.sweep import SweepState, everywhere
 
 
-@dataclass(frozen=True, slots=True)
-class StandardNodes:
+@dataclass(frozen=True, kw_only=True)
+class StandardNodes(Generator):
     """The same candidate with other words for what ONNX has no node for at this opset.
 
     Before: `hard_swish(X)` at opset 11, which is a kernel of its own. After: `mul(X, hard_sigmoid(X))`.
     """
 
     name: str = "plain nodes"
-    phase: str = "searching"
-    reported_if_skipped: bool = False
-    asks_own_results: bool = False
-    uses_findings: bool = False
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.05, seconds=1.0))
+    gain: float = 0.05
+    seconds: float = 1.0
     steps: int = 3000
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -35,17 +32,14 @@ class StandardNodes:
         settings = context.task.settings
         return 1.0 if settings.timing and not settings.library_only and _unsaid(context, base) else 0.0
 
-    def begin(self, context: SearchContext) -> Proposer:
-        def of(base: Candidate) -> Iterator[Proposal]:
-            limits, at = context.limits(self.name, self.steps), base
-            while left := _unsaid(context, at):
-                found = _said(context, at, left, limits)
-                if found is None:
-                    return
-                at = found
-            yield Proposal((at,))
-
-        return of
+    def propose(self, context: SearchContext, base: Candidate) -> Iterator[Proposal]:
+        limits, at = context.limits(self.name, self.steps), base
+        while left := _unsaid(context, at):
+            found = _said(context, at, left, limits)
+            if found is None:
+                return
+            at = found
+        yield Proposal((at,))
 
 
 def _said(context: SearchContext, base: Candidate, left: frozenset[str], limits: Limits) -> Candidate | None:

@@ -275,7 +275,7 @@ class Users:
         fewer = len(gone) - len(made) + self._fewer_computed(gone, made)
         if fewer:
             return fewer > 0
-        before, after = map(self._sum, (gone, made))
+        before, after = (tuple(map(sum, zip(*map(self._sizes.of, nodes), strict=True))) for nodes in (gone, made))
         return after < before
 
     @cached_property
@@ -290,9 +290,6 @@ class Users:
             return 0
         after = self._written - less + more
         return len(self._written.keys() - self._inside) - len(after.keys() - self._inside)
-
-    def _sum(self, nodes: set[Node]) -> tuple[float, ...]:
-        return tuple(map(sum, zip(*map(self._sizes.of, nodes), strict=True)))
 
     def _difference(self, new: Mapping[Value, Value]) -> tuple[set[Node], set[Node]]:
         """The nodes that are gone and those that are new, without what weights alone need."""
@@ -317,10 +314,9 @@ class Users:
             node = ended.pop()
             if node in gone or node.constant or not node.args:
                 continue
-            if any(left.get(value, self._uses[value]) for value in node.values):
-                continue
-            gone.add(node)
-            for arg in set(node.args):
-                read(arg, -1)
-                ended.append(arg.node)
+            if not any(left.get(value, self._uses[value]) for value in node.values):
+                gone.add(node)
+                for arg in set(node.args):
+                    read(arg, -1)
+                    ended.append(arg.node)
         return gone, made

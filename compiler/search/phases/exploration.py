@@ -188,15 +188,11 @@ def sizes_of(
     hidden: dict[str, tuple[Value, int]] = {}
     for node in graph.nodes():
         for value in node.values:
-            if not value.known:
-                continue
-            for axis, size in enumerate(value.type.shape):
-                if not isinstance(size, Sym):
-                    continue
-                if isinstance(node, Input):
+            for axis, size in enumerate(value.type.shape if value.known else ()):
+                if isinstance(size, Sym) and isinstance(node, Input):
                     if hasattr(feeds.get(node.name), "shape"):
                         sizes[size.name] = int(feeds[node.name].shape[axis])
-                elif value in context.names:
+                elif isinstance(size, Sym) and value in context.names:
                     hidden.setdefault(size.name, (value, axis))
     hidden = {name: place for name, place in hidden.items() if name not in sizes}
     names = {context.names[value]: ELEM_TYPES[value.type.dtype] for value, _ in hidden.values()}

@@ -109,7 +109,7 @@ class Builder:
         least = sum(map(self._operating, own))
         if least > most:
             # another form has fewer operations
-            least = sum(min([self._operating(node), *self.forms_of(NodeGroup((node,), node.values))]) for node in own)
+            least = sum(min([self._operating(node), *self.forms_of(node)]) for node in own)
         if least > most:
             return least
         found = [min(self.form(node), self.costs.cost(node)) for node in own]
@@ -144,7 +144,7 @@ class Builder:
     def in_other_forms(self, nodes: Sequence[Node]) -> float:
         """Estimated seconds of those nodes that are operators and no weights, each in another form; infinite where one has none."""
         own = [node for node in nodes if isinstance(node, Call) and not node.constant]
-        return sum(min(self.forms_of(NodeGroup((node,), node.values)), default=inf) for node in own) if own else inf
+        return sum(min(self.forms_of(node), default=inf) for node in own) if own else inf
 
     def generated(self, results: Sequence[Value]) -> float:
         """Estimated seconds of a program's scopes as kernels; what another scope only looks up is part of that."""
@@ -181,13 +181,13 @@ class Builder:
         """
         kernel = fold_of(NodeGroup((node,), node.values)).kernel
         if kernel.group not in self._forms:
-            least = min(self.forms_of(NodeGroup((node,), node.values)), default=inf)
+            least = min(self.forms_of(node), default=inf)
             self._forms[kernel.group] = least if least + SAVED < self.costs.cost(node) else inf
         return self._forms[kernel.group]
 
-    def forms_of(self, group: NodeGroup) -> list[float]:
-        """Estimated seconds of each other form that a kernel of some nodes has."""
-        kernel = fold_of(group).kernel
+    def forms_of(self, node: Node) -> list[float]:
+        """Estimated seconds of each other form that a node's kernel has."""
+        kernel = fold_of(NodeGroup((node,), node.values)).kernel
         if not self.costs.target.measured or not has_form(self.rules, kernel.group, self.strict):
             return []
         return [FORMED * each.seconds(self.machine) for each in form_estimates(kernel, self.profiles, self.strict)]

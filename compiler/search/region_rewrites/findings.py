@@ -122,19 +122,17 @@ class Findings:
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
         """Yield the facts that each finding rests on, at each of its places."""
-        for one in self.found:
-            for holes, _ in one.places(graph):
-                self._tell_costs(one, holes)
-                yield one.fact, holes
-                if one.fact.new != one.program:
-                    yield from kernel_facts(one.program, holes)
+        for one, holes, _ in self.moves(graph):
+            yield one.fact, holes
+            if one.fact.new != one.program:
+                yield from kernel_facts(one.program, holes)
 
-    def moves(self, graph: Graph) -> Iterator[tuple[Finding, dict[Value, Value]]]:
-        """Each finding at each of its places: what may stand for which values."""
+    def moves(self, graph: Graph) -> Iterator[tuple[Finding, tuple[Value, ...], dict[Value, Value]]]:
+        """Each finding at each of its places: the values of its holes, and what may stand for which values."""
         for one in self.found:
             for holes, new in one.places(graph):
                 self._tell_costs(one, holes)
-                yield one, new
+                yield one, holes, new
 
     def with_texts(self, candidate: Candidate) -> Candidate:
         """A candidate with the C++ of its kernels, of two for one kernel the faster one."""
@@ -190,7 +188,7 @@ def gathered(
         more = False
         evaluation = costs.evaluate(at.graph)
         worth: dict[Finding, list[tuple[float, dict[Value, Value]]]] = {}
-        for one, new in findings.moves(at.graph):
+        for one, _, new in findings.moves(at.graph):
             if not limits.step():
                 break
             gain = evaluation.cost - evaluation.after(new)[0]

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from dslc.codegen.host.background import BackgroundCompiler
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
+from dslc.derivation.programs import calls_of
 from dslc.fuse.autotune import TunedKernel, WhyUnused
 from dslc.fuse.fusion import KERNELS as FUSED_KERNELS
 from dslc.fuse.fusion import Fused, Fusing
 from dslc.fuse.kernels import kernels, unfold
 from dslc.fuse.templates import Templates
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, Kernel, Value, kernel_value, replace
+from dslc.ir.graph import Graph, Kernel, Value, kernel_value, replace
 from dslc.match.forms import stated_error
 from dslc.search.candidates.candidate import KERNELS, Candidate
 from dslc.semantics.library import Rules
@@ -97,7 +98,7 @@ def kernel_facts(program: Graph, leaves: Sequence[Value]) -> Iterator[tuple[Fact
 
 def describe_kernel(rules: Rules, tried: TunedKernel, places: int) -> str:
     """A line of a report about a kernel in so many places: its nodes, and what was measured."""
-    words = " + ".join(node.op.rpartition(".")[2] for node in tried.program.nodes() if isinstance(node, Call))
+    words = " + ".join(node.op.rpartition(".")[2] for node in calls_of(*tried.program.outputs))
     how = "" if places == 1 else f", in {places} places"
     how += f", by the template of {tried.lowering}" if tried.lowering else ""
     was, now = tried.nodes * 1e3, tried.kernel * 1e3

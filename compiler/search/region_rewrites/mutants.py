@@ -15,8 +15,8 @@ from functools import partial
 
 from dslc.analysis.counts import known_flops
 from dslc.deadline import TimeUp
-from dslc.derivation.programs import PricedProgram, estimated
-from dslc.fuse.groups import Neighbours, NodeGroup
+from dslc.derivation.programs import PricedProgram, calls_of, estimated
+from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of
@@ -146,7 +146,7 @@ class Mutants(HotOperators):
                 forms: Sequence[float] = ()
                 with suppress(Mismatch, EvalError):
                     plain = apply(builder.rules, node.op, node.args, {})
-                    forms = builder.forms_of(NodeGroup((plain[0].node,), plain))
+                    forms = builder.forms_of(plain[0].node)
                 self._fastest[program] = min([products / builder.machine.peak, *forms])
         return self._fastest[program]
 
@@ -156,10 +156,7 @@ class Mutants(HotOperators):
         return (
             not place[0].constant
             and all(map(is_static, place))
-            and not any(
-                value in around.final or any(user not in place for user in around.used.get(value, ()))
-                for value in inside
-            )
+            and not any(value in around.final or not {*around.used.get(value, ())} <= {*place} for value in inside)
         )
 
     def _is_linear(self, node: Call) -> bool:
@@ -210,10 +207,7 @@ class Mutants(HotOperators):
         )
         # what touches at seams is wrong there, what overlaps or has room between is not
         cuts = [
-            [
-                (value, [node.op for node in topological([value.node]) if isinstance(node, Call)][-1])
-                for value in way(rules, region)
-            ]
+            [(value, calls_of(value)[-1].op) for value in way(rules, region)]
             for way in (overlapping, sheets)
             if self.tilings
         ]
@@ -230,7 +224,7 @@ class Mutants(HotOperators):
         (old,) = region.program.outputs
         cheap = self.builder.cheapest((((each.value,), each) for each in programs), price)
         found = self._corrected_of(old, cheap, price)[: self.builder.built]
-        names = dict.fromkeys(node.op.rpartition(".")[2] for node in region.program.nodes() if isinstance(node, Call))
+        names = dict.fromkeys(node.op.rpartition(".")[2] for node in calls_of(old))
         words = f"{len(programs)} priced, {len(cheap)} cheaper if nothing had to be corrected, {len(found)} built"
         if found:
             words += f", the cheapest {1e3 * found[0].seconds:.3g} ms predicted instead of {1e3 * price:.3g} ms"

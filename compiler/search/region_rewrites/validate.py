@@ -23,7 +23,6 @@ from dslc.analysis.counts import known_flops
 from dslc.deadline import FOREVER, Deadline
 from dslc.interpret.instantiate import Rejected
 from dslc.ir.constants import FillRef, fill
-from dslc.ir.dtype import Dim
 from dslc.ir.facts import Chain, Fact
 from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, topological, with_args
 from dslc.ir.holes import hole
@@ -114,7 +113,7 @@ def claims_of(candidate: Candidate) -> Iterator[Claim]:
 
 def validate(
     rules: Rules, claims: Iterable[Claim], until: Deadline = FOREVER, known: Known | None = None,
-    told: Callable[[int], None] = lambda _: None, needed: Callable[[str], bool] = lambda _: False,
+    needed: Callable[[str], bool] = lambda _: False,
 ) -> Validated:  # fmt: skip
     """Proves claims, wherever they come from; after `until` the rest rests on its rules.
 
@@ -130,7 +129,6 @@ def validate(
             continue
         found = prover.of(one)
         count += 1
-        told(count)
         if not isinstance(found, str):
             return Validated(how, count, one.rule, found.problem)
         before = how.get(one.rule, "exact")
@@ -229,7 +227,9 @@ class _Prover:
         inputs = [Value(node) for node in topological(value.node for value in values) if isinstance(node, Input)]
         bound = at_sizes((*values, *inputs), _symbols(values))
         old, new, holes = bound[:count], bound[count : 2 * count], bound[2 * count :]
-        if [value.type for value in old] != [value.type for value in new] or not _affordable(*old, *new):
+        operations = known_flops((*old, *new))
+        known = operations is not None and operations <= OPERATIONS
+        if not known or [value.type for value in old] != [value.type for value in new]:
             return None
         names = tuple(f"result{k or ''}" for k in range(count))
         try:
@@ -261,20 +261,10 @@ def _shortest(number: Number) -> Number:
     return Fraction(str(single)) if given and np.isfinite(single) else number
 
 
-def _affordable(*values: Value) -> bool:
-    operations = known_flops(values)
-    return operations is not None and operations <= OPERATIONS
-
-
 def _symbols(values: Iterable[Value]) -> dict[str, int]:
-    def of(dim: Dim) -> Iterator[str]:
-        if not isinstance(dim, int):
-            yield from (node.name for node in walk(dim) if isinstance(node, Sym))
-
     nodes = topological(value.node for value in values)
-    return {
-        name: SIZE for node in nodes if node.types[0] is not None for dim in node.types[0].shape for name in of(dim)
-    }
+    sizes = [dim for node in nodes if node.types[0] is not None for dim in node.types[0].shape]
+    return {each.name: SIZE for dim in sizes if isinstance(dim, Scalar) for each in walk(dim) if isinstance(each, Sym)}
 
 
 # ---- what a rewrite is about --------------------------------------------------------------------------------------
@@ -392,12 +382,10 @@ def _taken(new: Value, nodes: Set[Node]) -> set[Value]:
     stack = [new]
     while stack:
         value = stack.pop()
-        if value in seen:
-            continue
-        seen.add(value)
         if value.node in nodes:
             found.add(value)
-        else:
+        elif value not in seen:
+            seen.add(value)
             stack.extend(value.node.args)
     return found
 
@@ -420,13 +408,10 @@ def _near(root: Value, stop: set[Value], limit: int) -> tuple[set[Value], set[Va
     opened: set[Node] = set()
     while queue:
         value = queue.popleft()
-        if value in inside:
-            continue
-        inside.add(value)
-        if value in stop:
-            continue
         node = value.node
-        if node in opened or (isinstance(node, Constant) and _small(value)):
+        known = value in inside or value in stop or node in opened
+        inside.add(value)
+        if known or (isinstance(node, Constant) and _small(value)):
             continue
         if (
             len(opened) >= limit

@@ -213,7 +213,7 @@ def _successors(
     if layouts is not None:
         yield from _in_other_layouts(space, layouts)
     state = SweepState(current, space.costs)
-    for one, new in () if space.findings is None else space.findings.moves(current.graph):
+    for one, _, new in () if space.findings is None else space.findings.moves(current.graph):
         if not limits.step():
             return
         if state.evaluation.after(new)[0] <= most():
