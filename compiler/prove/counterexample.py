@@ -37,11 +37,6 @@ LINES = 200  #: lines that are printed, at most
 EXACT = 1e6  #: operations, up to which fractions are computed with
 
 
-def sides(instance: Instance) -> tuple[tuple[str, ...], tuple[Value, ...], tuple[Value, ...]]:
-    """The outputs of an instance by name, on its left and on its right."""
-    return tuple(instance.left), tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left)
-
-
 def types_differ(instance: Instance, drawn: Mapping[str, str]) -> Counterexample | None:
     """A counterexample where an output has another type on the right."""
     for name, left in instance.left.items():
@@ -62,7 +57,7 @@ def smaller_counterexample(
     drawn = {name: show(value) for name, value in small.drawn.items()}
     if one.way == "types":
         return types_differ(small, drawn)
-    names, left, right = sides(small)
+    names, (left, right) = tuple(small.left), small.sides
     try:
         steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False))
     except (InterpretError, Redraw) as problem:
@@ -281,7 +276,7 @@ def refutation(
     found = smaller_counterexample(rules, sub, instance, one.way) if small else None
     if found is not None:
         return found
-    names, left, right = sides(instance)
+    names, (left, right) = tuple(instance.left), instance.sides
     try:
         steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False)) if one.way == "values" else ""
     except (InterpretError, Redraw):

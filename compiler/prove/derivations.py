@@ -66,7 +66,7 @@ def verify_derivation(
             # a rule about names of what stands inside: there are none
             same += 1
             continue
-        answer = compare(rules, before, after, seconds=EACH)
+        answer = compare(before, after, seconds=EACH)
         equal = isinstance(answer, Equal)
         place = answer.position if isinstance(answer, Differs) else None if equal else _differs(before, after, seed)
         if place is not None:

@@ -74,7 +74,6 @@ CIRCLES = {
     "": {
         "cost.confirm", "cost.evaluation", "cost.keys", "cost.model", "cost.start", "cost.targets", "cost.weights",
         "match.associative", "match.guards", "match.index", "match.outline", "match.parts", "match.rule", "match.ways",
-        "prove.axioms.prover", "prove.known.resting", "prove.run.concluding", "prove.run.provers",
     },
 }  # fmt: skip
 

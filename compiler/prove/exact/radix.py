@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 
-from dslc.analysis.conditions import Case
+from dslc.analysis.conditions import Case, unknowns
 from dslc.analysis.poly import (
     COMPARISONS,
     Monomial,
@@ -70,8 +70,7 @@ class _Facts:
 
     def about(self, *scalars: Scalar) -> Case:
         """The facts that are connected with some expressions by common unknowns."""
-        names = {part for scalar in scalars for part in walk(scalar) if isinstance(part, Sym)}
-        reached = frozenset().union(*(self._group.get(name, _NONE) for name in names))
+        reached = frozenset().union(*(self._group.get(name, _NONE) for name in unknowns(*scalars)))
         if reached not in self._found:
             self._found[reached] = Case(*(
                 tuple(poly for poly in polys if not _unknowns(poly) or _unknowns(poly) & reached)
@@ -85,7 +84,7 @@ _NONE: frozenset[Sym] = frozenset()
 
 @lru_cache(maxsize=1 << 14)
 def _unknowns(poly: Poly) -> frozenset[Sym]:
-    return frozenset(part for factor in poly.atoms for part in walk(factor) if isinstance(part, Sym))
+    return unknowns(*poly.atoms)
 
 
 class Radix:

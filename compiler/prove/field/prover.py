@@ -24,7 +24,7 @@ from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, walk
-from dslc.prove.counterexample import outside, replayed, sides, smaller_counterexample, types_differ
+from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.field.degree import difference_degree
 from dslc.prove.partial.rules import ROOMY, most_often, partial_verdict
@@ -156,8 +156,7 @@ def compare_instance(
     mistyped = types_differ(instance, drawn)
     if mistyped is not None:
         return ComparedInstance("types", counterexample=mistyped)
-    names, left, right = sides(instance)
-    return compare_values(rules, left, right, names, instance.inputs, rng, drawn)
+    return compare_values(rules, *instance.sides, tuple(instance.left), instance.inputs, rng, drawn)
 
 
 def compare_values(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from dslc.analysis.conditions import unknowns
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, walk
@@ -127,12 +128,7 @@ def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice
     """
     steps: set[str] = set()
     reals: set[str] = set()
-    assumed = {
-        facts.reals[node]
-        for condition in facts.conditions
-        for node in walk(condition)
-        if isinstance(node, Sym) and node in facts.reals
-    }
+    assumed = {facts.reals[node] for node in unknowns(*facts.conditions) & facts.reals.keys()}
     nodes = [node for node in topological(value.node for value in outputs) if isinstance(node, ScopeNode)]
     extents = {size.name for node in nodes for size in node.scope.extents if isinstance(size, Sym)}
     for node in nodes:
@@ -157,9 +153,7 @@ def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice
         raise Restart
 
 
-_DECIDING = frozenset(
-    {"==", "!=", "<", "<=", ">", ">=", "//", "%", "min", "max", "abs", "sign", "floor", "ceil", "round", "trunc"}
-)
+_DECIDING = frozenset("== != < <= > >= // % min max abs sign floor ceil round trunc".split())
 
 
 def _check_part(part: Apply, facts: AssumedCase, steps: set[str], reals: set[str]) -> None:
@@ -172,7 +166,7 @@ def _check_part(part: Apply, facts: AssumedCase, steps: set[str], reals: set[str
     if part.name in {"//", "%"} and len(part.args) == 2 and not _reads(part):
         _step(part.args[1].free or part.args[0].free, _names(part.args[1]), facts, steps)
     if part.name in _DECIDING and not _reads(part):
-        reals |= {facts.reals[node] for node in walk(part) if isinstance(node, Sym) and node in facts.reals}
+        reals |= {facts.reals[node] for node in unknowns(part) & facts.reals.keys()}
 
 
 def _step(iters: frozenset[Iter], names: set[str], facts: AssumedCase, steps: set[str]) -> None:
@@ -182,7 +176,7 @@ def _step(iters: frozenset[Iter], names: set[str], facts: AssumedCase, steps: se
 
 
 def _names(scalar: Scalar) -> set[str]:
-    return {node.name for node in walk(scalar) if isinstance(node, Sym)}
+    return {unknown.name for unknown in unknowns(scalar)}
 
 
 def _reads(scalar: Scalar) -> bool:

@@ -92,7 +92,7 @@ def difference(
     """
     began = time.perf_counter()
     left, right = expanded(rules, old, new)
-    chooser = _Outside(rules, left, right, seconds) if prove else None
+    chooser = _Outside(left, right, seconds) if prove else None
     # the split points that both programs have together; None where theorem 1 does not apply
     cuts: Sequence[Points | None] = (None,) * len(left)
     if prove:
@@ -166,13 +166,12 @@ class _Outside:
     functions occur, the programs are compared with 0 in the place of what is in the boxes, and affine ones on a basis.
     """
 
-    def __init__(self, rules: Rules, left: Sequence[Value], right: Sequence[Value], seconds: float) -> None:
-        self._rules = rules
+    def __init__(self, left: Sequence[Value], right: Sequence[Value], seconds: float) -> None:
         self._sides = list(zip(left, right, strict=True))
         self._seconds = seconds / 2
         self._region: DifferenceRegion | None = None
         with suppress(Unsolved):
-            self._region = exact_difference(rules, left, right, seconds=self._seconds)
+            self._region = exact_difference(left, right, seconds=self._seconds)
 
     def equal(self, number: int, boxes: Sequence[Box]) -> bool:
         """Return whether one output is shown to be equal outside of boxes."""
@@ -185,7 +184,7 @@ class _Outside:
         if region is not None and region.exact:
             return False
         old, new = (restricted(side, boxes, inside=False) for side in (one, other))
-        if isinstance(compare(self._rules, [old], [new], seconds=self._seconds), Equal):
+        if isinstance(compare([old], [new], seconds=self._seconds), Equal):
             return True
         return equal_on_a_basis(one, other, boxes, self._seconds / 2)
 
@@ -199,7 +198,7 @@ def parametric(
     """
     left, right = _expanded(rules, old, new)
     try:
-        return exact_difference(rules, left, right, seconds=seconds)
+        return exact_difference(left, right, seconds=seconds)
     except Unsolved:
         return None
 
@@ -207,7 +206,7 @@ def parametric(
 def equal_everywhere(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> bool:
     """Return whether two programs are shown to be equal at all sizes. Raises NotCompared for other types."""
     left, right = _expanded(rules, old, new)
-    return left == right or isinstance(compare(rules, left, right, seconds=seconds), Equal)
+    return left == right or isinstance(compare(left, right, seconds=seconds), Equal)
 
 
 def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:

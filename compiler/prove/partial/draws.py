@@ -31,9 +31,7 @@ REAL_SECONDS = 2.0  #: seconds that these may take
 CHOICES = 64  #: a largest of more elements may hide each of them too long
 CLOSE = 1e-9  #: numbers that differ by less are rounded
 
-_CHOOSING = frozenset({
-    "max", "min", "abs", "sign", "select", "and", "or", "==", "!=", "<", "<=", ">", ">=", "floor", "ceil", "round", "trunc",
-})  # fmt: skip
+_CHOOSING = frozenset("max min abs sign select and or == != < <= > >= floor ceil round trunc".split())
 
 
 class WhyUncompared(Enum):
