@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dslc.analysis.counts import known_flops
+from dslc.analysis.reads import reads_at_data
 from dslc.interpret.adversary import differing, smallest
 from dslc.interpret.check_rule import draw
 from dslc.interpret.differ import READ_OUTSIDE, Way
@@ -21,8 +22,7 @@ from dslc.interpret.instantiate import Instance, show
 from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, float_digits
-from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, topological
-from dslc.ir.scalar import Read, walk
+from dslc.ir.graph import Call, Constant, Input, Value, topological
 from dslc.prove.verdict import Counterexample, Types
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
@@ -103,12 +103,12 @@ def outside(
     rules: Rules, left: Sequence[Value], right: Sequence[Value], names: Sequence[str], inputs: Sequence[Value],
     rng: np.random.Generator, drawn: Mapping[str, str],
 ) -> Counterexample | None:  # fmt: skip
-    """Positions (data) that the left side can read and the right side cannot; None where none are found.
+    """Positions (data) that the left side can read and the right side cannot, of expanded sides; None where none are found.
 
     They are anywhere in some axis, counted from its end too, or just behind it.
     """
     sizes = [size for value in inputs for size in value.type.sizes]
-    if not sizes or not _reads_at_data(rules, right):
+    if not sizes or not reads_at_data(right):
         return None
     domain = Floats(rounded=False)
     for attempt in range(OUTSIDE):
@@ -128,16 +128,6 @@ def outside(
             trace = "\n".join([*_inputs(feeds), "left:", *left_lines, "right:", f"  {problem}"])
             return Counterexample(drawn, names[0], (), _array(results[0]), READ_OUTSIDE, "", trace)
     return None
-
-
-def _reads_at_data(rules: Rules, values: Sequence[Value]) -> bool:
-    try:
-        nodes = topological(value.node for value in expand(rules, tuple(values)))
-    except Mismatch:
-        return False
-    bodies = [node.scope.body for node in nodes if isinstance(node, ScopeNode)]
-    reads = (part for body in bodies for part in walk(body) if isinstance(part, Read))
-    return any(index.reads for part in reads for index in part.index)
 
 
 def _position(value: Value, domain: Domain, rng: np.random.Generator, attempt: int, sizes: Sequence[int]) -> Any:

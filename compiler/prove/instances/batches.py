@@ -10,6 +10,7 @@ import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dslc.analysis.reads import computed
 from dslc.interpret.draft import guards_in, names_in
 from dslc.ir import scalar
 from dslc.ir.dtype import Dim, TensorType
@@ -131,8 +132,7 @@ def batches(names: Sequence[str], instances: Sequence[SymbolicInstance], suffici
     """The packs that are batches in all instances that have an axis of them, some of which are of the sufficient rank."""
     left = {name for name in names if any(each.ranks[name] >= sufficient for each in instances)}
     for each in instances:
-        nodes = topological(value.node for value in (*each.left, *each.right))
-        parts = (part for node in nodes if isinstance(node, ScopeNode) for part in walk(node.scope.body))
+        parts = computed((*each.left, *each.right))
         unknown = each.mixing or any(isinstance(part, Sym) and part.name in each.entries for part in parts)
         broken = _every(each) if unknown else AxisTrace(each, ones=not each.listed).broken
         left -= set(map(_pack, broken))

@@ -13,7 +13,8 @@ from itertools import islice
 from typing import Any
 
 from dslc.analysis.conditions import unknowns
-from dslc.ir.graph import ScopeNode, Value, topological
+from dslc.analysis.reads import computed
+from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, walk
 from dslc.ir.sizes import with_sizes
 from dslc.prove.verdict import Verdict
@@ -132,12 +133,9 @@ def with_numbers(
 
     instances = instance_set.instances
     # the unknown sizes by which positions are divided, those of later parameters first: kernels are small, images are not
-    nodes = topological(value.node for each in instances for value in (*each.left, *each.right))
     dividing = {
         one.name
-        for node in nodes
-        if isinstance(node, ScopeNode)
-        for part in walk(node.scope.body)
+        for part in computed(value for each in instances for value in (*each.left, *each.right))
         if isinstance(part, Apply) and part.name in {"//", "%"} and part.args[0].free
         for one in unknowns(part.args[1])
     }

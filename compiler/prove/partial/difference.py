@@ -18,18 +18,19 @@ from math import prod
 
 import numpy as np
 
+from dslc.analysis.reads import inputs_of, reads_at_data
 from dslc.interpret.domain import Redraw
 from dslc.interpret.exact import Exact
 from dslc.interpret.run import InterpretError, run_scopes
-from dslc.ir.graph import Scope, ScopeNode, Value, scope_value, topological
-from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal, walk
+from dslc.ir.graph import Scope, Value, scope_value, topological
+from dslc.ir.scalar import Scalar, apply, num, read, traversal
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
 from dslc.prove.exact.compare import difference as exact_difference
 from dslc.prove.exact.regions import DifferenceRegion
 from dslc.prove.exact.terms import Unsolved
 from dslc.prove.field.degree import degrees
-from dslc.prove.partial.draws import DRAWS, MANY, Draws, NotCompared, WhyUncompared, inputs_of
+from dslc.prove.partial.draws import DRAWS, MANY, Draws, NotCompared, WhyUncompared
 from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
@@ -110,7 +111,7 @@ def difference(
                 mask, boxes, proved = _smallest((drawn.found,), chooser, number, pieces)
         if drawn.real is not None and evident and not (proved and np.array_equal(mask, drawn.real)):
             mask, boxes, proved = drawn.real, _boxes(drawn.real, pieces), False
-        if not proved and _depends_on_elements((left[number], right[number])):
+        if not proved and reads_at_data((left[number], right[number])):
             raise NotCompared(WhyUncompared.DATA)
         # where laws of functions are needed, elements are equal for other reasons than theorem 1 knows
         agree, boxed, looked = _by_boxes(mask, cuts[number] if drawn.unknown is None and drawn.real is None else None)
@@ -139,12 +140,6 @@ def _boxes(mask: Mask, pieces: int) -> tuple[Box, ...]:
         return strided_boxes(mask, pieces)
     except TooManyPieces as problem:
         raise NotCompared(WhyUncompared.PIECES, f"more than {problem.limit}") from None
-
-
-def _depends_on_elements(values: Sequence[Value]) -> bool:
-    """Return whether somewhere is read at positions that are elements: where two programs differ then depends on them."""
-    bodies = [n.scope.body for n in topological(value.node for value in values) if isinstance(n, ScopeNode)]
-    return any(index.reads for body in bodies for part in walk(body) if isinstance(part, Read) for index in part.index)
 
 
 def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | None, int]:
