@@ -54,36 +54,33 @@ def compare(
 
     Normal forms: engines of Verdoolaege's integer set library; the idea of deciding linear programs by reads is in PET, section 5.
     """
-    found = _compared(left, right, conditions, seconds, outer, reflexive, habit)
+    effort = Effort(seconds, outer)
+
+    def answer() -> Answer:
+        try:
+            comparison = _Comparison(posed(left, right, conditions, effort), effort, reflexive)
+            found = comparison.brief(habit or Habit(), seconds)
+            if found is not None:
+                return found
+            with limited(_operations(seconds)):
+                return comparison.verdict(effort)
+        except (Unsolved, CannotInline, GivenUp) as reason:
+            if isinstance(reason, GivenUp):
+                effort.spend(seconds)
+            if isinstance(reason, Quotient):
+                # they may be equal whatever is read at places that are quotients by sizes
+                with suppress(Unsolved, GivenUp):
+                    part = effort.part(seconds / 4)
+                    problem = ComparisonProblem(left, right, conditions, part, opaque=True)
+                    with limited(_operations(seconds / 4)):
+                        if isinstance(_Comparison(problem, part, reflexive).verdict(part), Equal):
+                            return Equal()
+            return Undecided(str(reason), isinstance(reason, Quotient))
+
+    found = answer()
     if isinstance(found, Differs) and not refuted_by_numbers(left, right, found):
         return Undecided("terms are left that may cancel each other")
     return Equal(presumed((*left, *right))) if isinstance(found, Equal) else found
-
-
-def _compared(
-    left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], seconds: float,
-    outer: Effort | None, reflexive: bool, habit: Habit | None,
-) -> Answer:  # fmt: skip
-    effort = Effort(seconds, outer)
-    try:
-        comparison = _Comparison(posed(left, right, conditions, effort), effort, reflexive)
-        found = comparison.brief(habit or Habit(), seconds)
-        if found is not None:
-            return found
-        with limited(_operations(seconds)):
-            return comparison.verdict(effort)
-    except (Unsolved, CannotInline, GivenUp) as reason:
-        if isinstance(reason, GivenUp):
-            effort.spend(seconds)
-        if isinstance(reason, Quotient):
-            # they may be equal whatever is read at places that are quotients by sizes
-            with suppress(Unsolved, GivenUp):
-                part = effort.part(seconds / 4)
-                problem = ComparisonProblem(left, right, conditions, part, opaque=True)
-                with limited(_operations(seconds / 4)):
-                    if isinstance(_Comparison(problem, part, reflexive).verdict(part), Equal):
-                        return Equal()
-        return Undecided(str(reason), isinstance(reason, Quotient))
 
 
 def difference(

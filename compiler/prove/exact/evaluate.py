@@ -135,13 +135,6 @@ class Evaluator:
     def _not(self, truth: Sum, place: Place) -> Sum:
         return self._one(place) + negated(truth)
 
-    def _about_positions(self, node: Apply, place: Place) -> Sum | None:
-        """1 where a condition on positions holds; None for other conditions."""
-        if not node.reads and all(map(is_integral, node.args if node.name in COMPARISONS else ())):
-            with suppress(NotAffine):
-                return self._algebra.number(ONE, self.where(place, node, True).domain)
-        return None
-
     def _sizes(self, node: Scalar, place: Place) -> Sum:
         if isinstance(node, Num) and is_infinite(node):
             return self._algebra.constant(INFINITY, place.domain, ONE if node.value > 0 else MINUS_ONE)
@@ -201,10 +194,12 @@ class Evaluator:
         name, args, algebra = node.name, node.args, self._algebra
         if name == "select":
             return self._select(node, place)
-        if name in COMPARISONS:
-            return self._comparison(node, place)
-        if name in {"and", "or", "not"}:
-            return self._logic(node, place)
+        if name in COMPARISONS or name in {"and", "or", "not"}:
+            # 1 where a condition on positions holds
+            if not node.reads and all(map(is_integral, args if name in COMPARISONS else ())):
+                with suppress(NotAffine):
+                    return algebra.number(ONE, self.where(place, node, True).domain)
+            return self._comparison(node, place) if name in COMPARISONS else self._logic(node, place)
         if name.startswith("convert:"):
             return self._convert(node, place)
         dtype = self.dtype(node)
@@ -212,7 +207,7 @@ class Evaluator:
             if any(self.dtype(arg) is not DType.BOOL for arg in args):
                 raise Unsolved("arithmetic on truth values and numbers")
             # a sum is true where one of them is, a product where all are
-            return self._logic(raw_apply("or" if name == "+" else "and", *args), place)
+            return self._apply(raw_apply("or" if name == "+" else "and", *args), place)
         if dtype is not None and dtype.is_integer:
             return self._of_integers(node, dtype, place)
         if name in {"+", "*"}:
@@ -318,9 +313,6 @@ class Evaluator:
 
     def _comparison(self, node: Apply, place: Place) -> Sum:
         """A truth value: 1 where it holds."""
-        known = self._about_positions(node, place)
-        if known is not None:
-            return known
         # the type in which both are compared is that of their sum
         dtype = self.dtype(raw_apply("+", *node.args))
         if node.name in {"==", "!="}:
@@ -350,9 +342,6 @@ class Evaluator:
         return isinstance(node, Num) and (is_infinite(node) or low <= node.value <= high)
 
     def _logic(self, node: Apply, place: Place) -> Sum:
-        known = self._about_positions(node, place)
-        if known is not None:
-            return known
         parts = [self.truth(arg, place) for arg in node.args]
         if node.name == "not":
             return self._not(parts[0], place)

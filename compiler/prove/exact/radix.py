@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import count
 
 from dslc.analysis.conditions import Case, unknowns
 from dslc.analysis.poly import (
@@ -466,7 +465,7 @@ def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] |
 
     def leaf(node: Scalar) -> Scalar | None:
         if isinstance(node, Apply) and node.name in COMPARISONS and not node.reads and quotient_by_size(node):
-            at = _iterators(node)
+            at = tuple(_by_name(node.free))
             shape = _shape(node)
             if shape not in truths:
                 truths[shape] = len(inputs)
@@ -475,18 +474,14 @@ def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] |
         if isinstance(node, Read) and any((node.operand, axis) in places for axis in range(len(node.index))):
             index: list[Scalar] = []
             for axis, part in enumerate(node.index):
-                index.extend(_iterators(part) if (node.operand, axis) in places else (rebuild(part, leaf, memo),))
+                index.extend(_by_name(part.free) if (node.operand, axis) in places else (rebuild(part, leaf, memo),))
             return read(node.operand, tuple(index), None if node.other is None else rebuild(node.other, leaf, memo))
         return None
 
     return [rebuild(root, leaf, memo) for root in roots]
 
 
-def _iterators(node: Scalar) -> tuple[Iter, ...]:
-    return tuple(sorted(node.free, key=lambda it: it.name))
-
-
 def _shape(node: Scalar) -> Scalar:
     """The expression without the names of its iterators."""
-    names: dict[Scalar, Scalar] = {it: iterator(f"#{k}") for k, it in zip(count(), _iterators(node), strict=False)}
+    names: dict[Scalar, Scalar] = {it: iterator(f"#{k}") for k, it in enumerate(_by_name(node.free))}
     return rebuild(node, names.get)

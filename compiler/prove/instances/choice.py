@@ -9,7 +9,7 @@ from typing import Any
 from dslc.analysis.conditions import unknowns
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, walk
+from dslc.ir.scalar import Apply, Iter, Scalar, Sym, walk
 from dslc.prove.instances.cases import AssumedCase, Restart
 from dslc.semantics.values import Numbers
 
@@ -135,10 +135,20 @@ def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice
         for root in (node.scope.body, *(e for e in node.scope.extents if isinstance(e, Scalar))):
             sums = {arg for part in walk(root) if isinstance(part, Apply) and part.name == "+" for arg in part.args}
             for part in walk(root):
-                if isinstance(part, Apply):
-                    _check_part(part, facts, steps, reals)
-                    if part.name == "*" and part not in sums and not _reads(part):
-                        _step(part.free, _names(part), facts, steps)
+                if not isinstance(part, Apply) or part.reads:
+                    continue
+                if part.name == "+" and part.free:
+                    factors: dict[frozenset[Iter], set[str]] = {}
+                    for term in part.args:
+                        factors.setdefault(term.free, set()).update(_names(term))
+                    for iters, names in factors.items():
+                        _step(iters, names, facts, steps)
+                if part.name in {"//", "%"} and len(part.args) == 2:
+                    _step(part.args[1].free or part.args[0].free, _names(part.args[1]), facts, steps)
+                if part.name in _DECIDING:
+                    reals |= {facts.reals[node] for node in unknowns(part) & facts.reals.keys()}
+                if part.name == "*" and part not in sums:
+                    _step(part.free, _names(part), facts, steps)
     steps -= {facts.integers[name] for name in extents & set(facts.integers)}
     if choice.level == "symbolic":
         choice.multiplied |= steps
@@ -156,19 +166,6 @@ def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice
 _DECIDING = frozenset("== != < <= > >= // % min max abs sign floor ceil round trunc".split())
 
 
-def _check_part(part: Apply, facts: AssumedCase, steps: set[str], reals: set[str]) -> None:
-    if part.name == "+" and part.free and not _reads(part):
-        factors: dict[frozenset[Iter], set[str]] = {}
-        for term in part.args:
-            factors.setdefault(term.free, set()).update(_names(term))
-        for iters, names in factors.items():
-            _step(iters, names, facts, steps)
-    if part.name in {"//", "%"} and len(part.args) == 2 and not _reads(part):
-        _step(part.args[1].free or part.args[0].free, _names(part.args[1]), facts, steps)
-    if part.name in _DECIDING and not _reads(part):
-        reals |= {facts.reals[node] for node in unknowns(part) & facts.reals.keys()}
-
-
 def _step(iters: frozenset[Iter], names: set[str], facts: AssumedCase, steps: set[str]) -> None:
     """Positions times attributes alone; what is multiplied with sizes is a place in a merged dimension."""
     if names and iters and all(name in facts.integers for name in names):
@@ -177,7 +174,3 @@ def _step(iters: frozenset[Iter], names: set[str], facts: AssumedCase, steps: se
 
 def _names(scalar: Scalar) -> set[str]:
     return {unknown.name for unknown in unknowns(scalar)}
-
-
-def _reads(scalar: Scalar) -> bool:
-    return any(isinstance(node, Read) for node in walk(scalar))
