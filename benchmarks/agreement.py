@@ -89,7 +89,7 @@ def row(
         shown = outcome.diagnostics[0].counterexample or outcome.diagnostics[0].message
     verdicts = []
     for prover in provers:
-        axioms = _axioms() if prover == "axioms" else None
+        axioms = _axioms().verdict if prover == "axioms" else None
         found: Any = limited(
             functools.partial(prover_verdict, rules, sub, prover, seed=seed + 1, axioms=axioms, small=False), seconds
         )

@@ -42,7 +42,7 @@ def _at(term: Term, axiom: Axiom, law: Law, shift: int) -> Term:
 def redundant(prover: AxiomProver, rules: Rules, laws: Sequence[PropertyDef]) -> Iterator[tuple[str, str]]:
     """The laws that follow from the prover's other axioms, each with those that it follows from."""
     for law in laws:
-        for sub in law_substitutions(rules, law):
+        for sub in law_substitutions(law):
             verdict = prover.verdict(rules, sub)
             if verdict.answer == "equal":
                 yield sub.name, verdict.reason

@@ -99,7 +99,7 @@ def measured(rules: Rules, text: str, depth: int, states: float, seconds: float)
             kernel = bench.kernels(given, True)
             best: dict[bool, tuple[float, str]] = {True: (inf, ""), False: (inf, "")}
             for each in found[:BUILT]:
-                if not isinstance(compare(rules, (value,), expand(rules, (each.value,)), seconds=10.0), Equal):
+                if not isinstance(compare((value,), expand(rules, (each.value,)), seconds=10.0), Equal):
                     continue
                 words = " > ".join(dict.fromkeys(str(step).rpartition(".")[2] for step in each.steps))
                 for only in best:

@@ -42,9 +42,7 @@ def laws_of(rules: Rules, library: str) -> list[PropertyDef]:
 
 def _law(library: str, name: str) -> tuple[Rules, SubstitutionDef]:
     rules = _rules(library)
-    return rules, next(
-        sub for law in laws_of(rules, library) for sub in law_substitutions(rules, law) if sub.name == name
-    )
+    return rules, next(sub for law in laws_of(rules, library) for sub in law_substitutions(law) if sub.name == name)
 
 
 def _exact(library: str, name: str) -> Verdict:
@@ -71,7 +69,7 @@ def main() -> None:
     parser.add_argument("--no-exact", action="store_true", help="without the exact prover")
     options = parser.parse_args()
     rules = _rules(options.library)
-    names = [sub.name for law in laws_of(rules, options.library) for sub in law_substitutions(rules, law)]
+    names = [sub.name for law in laws_of(rules, options.library) for sub in law_substitutions(law)]
     with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
         exact = list(pool.map(functools.partial(_exact, options.library), names)) if not options.no_exact else []
         small = list(pool.map(functools.partial(_polynomials, options.library), names))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from dslc.analysis.poly import COMPARISONS, NotIntegral, Poly, compared
-from dslc.ir.scalar import Apply, Num, Scalar, apply, num
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, walk
 
 MOST_CASES = 64  #: alternatives of a condition; one with more is not used, which is sound
 
@@ -50,6 +50,11 @@ def cases(condition: Scalar, holds: bool = True) -> tuple[Case, ...]:
                 return Case((-poly - 1,)), Case((poly - 1,))
             return (Case((), (-poly,)) if name == "==" else Case((poly,)),)
     return TRUE
+
+
+def unknowns(*roots: Scalar) -> frozenset[Sym]:
+    """The unknowns in expressions."""
+    return frozenset(node for root in roots for node in walk(root) if isinstance(node, Sym))
 
 
 def both(*parts: tuple[Case, ...]) -> tuple[Case, ...]:

@@ -13,7 +13,7 @@ from itertools import combinations_with_replacement, islice, starmap
 from operator import mul
 
 from dslc.analysis import isl
-from dslc.analysis.conditions import Case, both, cases, split_atom
+from dslc.analysis.conditions import Case, both, cases, split_atom, unknowns
 from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomial, primitive
 from dslc.analysis.reads import ReadLoop
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym, replaced, walk
@@ -39,8 +39,7 @@ def nonnegative(goal: Scalar, loops: tuple[ReadLoop, ...], facts: Case) -> bool:
 @lru_cache(maxsize=1 << 12)
 def always(condition: Scalar, given: tuple[Scalar, ...] = ()) -> bool:
     """Return whether a condition on sizes is proved for all of them that meet the given ones, each at least what is known of it."""
-    known = {node for root in (condition, *given) for node in walk(root) if isinstance(node, Sym)}
-    least = sorted((node for node in known if node.least is not None), key=str)
+    least = sorted((node for node in unknowns(condition, *given) if node.least is not None), key=str)
     sizes = Case(tuple(atom(node) - (node.least or 0) for node in least))
     facts = both((sizes,), *map(cases, given))
     try:

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dslc.analysis.numeric import Interval, interval
-from dslc.ir.graph import Scope
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, apply, as_scalar
+from dslc.ir.graph import Input, Scope, ScopeNode, Value, topological
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, apply, as_scalar, walk
+
+
+def inputs_of(outputs: Iterable[Value]) -> list[Value]:
+    """The tensors that programs are computed of."""
+    return [node.values[0] for node in topological(value.node for value in outputs) if isinstance(node, Input)]
+
+
+def computed(outputs: Iterable[Value]) -> Iterator[Scalar]:
+    """All expressions in the scopes of programs."""
+    for node in topological(value.node for value in outputs):
+        if isinstance(node, ScopeNode):
+            yield from walk(node.scope.body)
+
+
+def reads_at_data(outputs: Iterable[Value]) -> bool:
+    """Return whether somewhere is read at positions that are elements."""
+    return any(index.reads for part in computed(outputs) if isinstance(part, Read) for index in part.index)
 
 
 @dataclass(frozen=True)

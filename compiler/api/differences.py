@@ -17,7 +17,6 @@ from dslc.interpret.instantiate import Instance, Rejected
 from dslc.ir.graph import Value, input_value, replace, topological
 from dslc.ir.scalar import Scalar, dimension, num, rebuild
 from dslc.ir.sizes import with_sizes
-from dslc.prove.counterexample import sides
 from dslc.prove.partial.difference import Difference, difference, equal_everywhere, parametric
 from dslc.prove.partial.draws import NotCompared, WhyUncompared
 from dslc.prove.partial.rules import instances, percent, wrongly_corrected
@@ -339,7 +338,7 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
             continue
         first = first or instance
         looked += 1
-        _, left, right = sides(instance)
+        left, right = instance.sides
         try:
             if any(0 < each.share < 1 for each in difference(rules, left, right, prove=False)):
                 return instance

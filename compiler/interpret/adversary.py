@@ -145,7 +145,18 @@ def smallest(
         if other is not None and _size(other.instance) < _size(found.instance):
             found = other
     found = smaller_names(found, lambda one: one.instance.drawn, again, tries)
-    return _small_inputs(rules, found)
+    if way == "types":
+        return found
+    instance = found.instance
+    pair = pair_of(rules, instance.inputs, *instance.sides)
+    assert pair is not None
+
+    def wrong(feeds: Mapping[Value, Any]) -> bool:
+        difference = pair.difference(feeds)
+        return difference is not None and difference.way == way
+
+    feeds = smaller_elements(found.difference.feeds, wrong)
+    return WrongInstance(instance, pair.difference(feeds) or found.difference)
 
 
 def _looked(
@@ -167,21 +178,6 @@ def _looked(
     return None
 
 
-def _small_inputs(rules: Rules, found: WrongInstance) -> WrongInstance:
-    if found.difference.way == "types":
-        return found
-    instance = found.instance
-    pair = pair_of(rules, instance.inputs, *instance.sides)
-    assert pair is not None
-
-    def wrong(feeds: Mapping[Value, Any]) -> bool:
-        difference = pair.difference(feeds)
-        return difference is not None and difference.way == found.difference.way
-
-    feeds = smaller_elements(found.difference.feeds, wrong)
-    return WrongInstance(instance, pair.difference(feeds) or found.difference)
-
-
 def elements_of(instance: Instance) -> int:
     """Elements of all inputs and results."""
     values = (*instance.inputs, *instance.left.values(), *instance.right.values())
@@ -189,7 +185,7 @@ def elements_of(instance: Instance) -> int:
 
 
 def _size(instance: Instance) -> int:
-    return elements_of(instance) + sum(measure(value) for value in instance.drawn.values())
+    return elements_of(instance) + _total(instance.drawn)
 
 
 Found = TypeVar("Found")
@@ -314,4 +310,4 @@ def measure(value: Any) -> int:
 
 
 def _total(names: Mapping[str, Any]) -> int:
-    return sum(measure(value) for value in names.values())
+    return sum(map(measure, names.values()))

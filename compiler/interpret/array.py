@@ -214,16 +214,12 @@ def _vanishing(parts: list[Arr], i: int, j: int, summed: set[Iter]) -> set[Iter]
 
 def _cheapest(parts: list[Arr], summed: set[Iter]) -> tuple[int, int]:
     """The pair whose product is smallest."""
-    best: tuple[int, int, int] | None = None
-    for j in range(len(parts)):
-        for i in range(j):
-            sizes = {axis: part.size(axis) for part in (parts[i], parts[j]) for axis in part.axes}
-            gone = _vanishing(parts, i, j, summed)
-            size = prod(size for axis, size in sizes.items() if axis not in gone)
-            if best is None or size < best[0]:
-                best = (size, i, j)
-    assert best is not None
-    return best[1], best[2]
+
+    def size(pair: tuple[int, int]) -> int:
+        sizes = {axis: parts[k].size(axis) for k in pair for axis in parts[k].axes}
+        return prod(sizes[axis] for axis in sizes.keys() - _vanishing(parts, *pair, summed))
+
+    return min(((i, j) for j in range(len(parts)) for i in range(j)), key=size)
 
 
 def _pair(a: Arr, b: Arr, gone: set[Iter], domain: Domain) -> Arr:

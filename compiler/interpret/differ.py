@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dslc.analysis.reads import computed
 from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.draws import MANNERS, Manner, elements
 from dslc.interpret.exact import Exact
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DTYPES, DType, float_digits
-from dslc.ir.graph import Constant, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, walk
+from dslc.ir.graph import Constant, Value, topological
+from dslc.ir.scalar import Apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -129,23 +130,16 @@ def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right:
         scopes = expand(rules, (*left, *right))
     except Mismatch:
         return None
-    converted, constants = _rounding(scopes)
+    converted = {
+        DTYPES[part.name.partition(":")[2]]
+        for part in computed(scopes)
+        if isinstance(part, Apply) and part.name.startswith("convert:")
+    }
+    nodes = topological(value.node for value in scopes)
+    constants = {Value(node).type.dtype for node in nodes if isinstance(node, Constant)}
     tolerance = max((_ROUNDED[dtype] for dtype in converted | constants if dtype in _ROUNDED), default=TOLERANCE)
     powers = {float_digits(dtype) if dtype.is_float else 8 * dtype.bytes - k for dtype in converted for k in (0, 1)}
     return PairOfLists(tuple(inputs), scopes[: len(left)], scopes[len(left) :], tolerance, tuple(sorted(powers)))
-
-
-def _rounding(scopes: Sequence[Value]) -> tuple[set[DType], set[DType]]:
-    """The types that casts make, and those of constants."""
-    converted: set[DType] = set()
-    constants: set[DType] = set()
-    for node in topological(value.node for value in scopes):
-        if isinstance(node, ScopeNode):
-            names = (part.name for part in walk(node.scope.body) if isinstance(part, Apply))
-            converted.update(DTYPES[name.partition(":")[2]] for name in names if name.startswith("convert:"))
-        elif isinstance(node, Constant):
-            constants.add(Value(node).type.dtype)
-    return converted, constants
 
 
 def feeds_of(

@@ -8,7 +8,8 @@ is an element of the domain.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Literal, Protocol
+from math import prod
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from dslc.ir.scalar import Number
 #: `inf`: a literal infinity that takes the kind of what it meets; `bool`; `int`: int64 (Python's integers where those are too
 #: narrow); `rat`: Fractions; `val`: elements of the domain. A later kind can hold every earlier one.
 Kind = Literal["inf", "bool", "int", "rat", "val"]
-KINDS: tuple[Kind, ...] = ("inf", "bool", "int", "rat", "val")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Array = np.ndarray[Any, Any]
 
@@ -118,3 +119,10 @@ def fractions(array: Array) -> Array:
         item = source[k]
         flat[k] = item if isinstance(item, Fraction) else Fraction(str(item)) if as_text else Fraction(int(item))
     return out
+
+
+def flat_last(array: Array, axes: tuple[int, ...]) -> Array:
+    """The given axes merged into one, which comes last."""
+    kept = [k for k in range(array.ndim) if k not in axes]
+    moved = array.transpose(*kept, *axes)
+    return moved.reshape(*moved.shape[: len(kept)], prod(moved.shape[len(kept) :]))

@@ -7,7 +7,7 @@ type, an entry of a list. Equations among the guards bind names; a `let` is comp
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -103,17 +103,27 @@ class RuleText:
     constants: frozenset[str]
 
 
+def guards_in(statements: Iterable[t.Node]) -> tuple[t.Expr, ...]:
+    """The conditions of the `where` among some statements."""
+    return tuple(c for s in statements if isinstance(s, t.Where) for c in s.conditions)
+
+
+def names_in(node: object) -> set[str]:
+    """The names that occur in syntax."""
+    return {part.id for part in walk_expr(node) if isinstance(part, t.Name)}
+
+
 @lru_cache(maxsize=256)
 def operator_hints(op: OperatorDef) -> Hints:
     """Ranges that the guards of an operator give its sizes and attributes."""
-    return _find_hints(tuple(c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions))
+    return _find_hints(guards_in(op.syntax.statements))
 
 
 @lru_cache(maxsize=64)
 def rule_text(sub: SubstitutionDef) -> RuleText:
     """The statements of a rule's text that hold for all its instances."""
     syntax = sub.syntax
-    conditions = tuple(c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions)
+    conditions = guards_in(syntax.left)
     constants = {
         arg.id
         for node in walk_expr(conditions)
@@ -212,7 +222,7 @@ class Draft(ABC):
         for param in syntax.params:
             if param.type is None or param.star:
                 raise self.refused(f"`{param.name}` has no type, or is any number of tensors")
-            if lets & {node.id for node in walk_expr(param.type) if isinstance(node, t.Name)}:
+            if lets & names_in(param.type):
                 computed.append(param)
             else:
                 self.dims(param.type)

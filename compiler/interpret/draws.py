@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -121,18 +121,8 @@ def _inside(near: Numbers) -> tuple[Fraction, ...]:
 #: range; `extremes`: its ends, 0, and powers of two and what is beside them; `equal`: one number everywhere; `named`: numbers that
 #: the rule names, and those beside them; `zeros`; `positive`: floats above 0; `beside`: all beside one power
 #: of two, at which another type ends to hold every integer
-Manner = Literal["small", "positions", "spread", "extremes", "equal", "named", "zeros", "positive", "beside"]
-MANNERS: tuple[Manner, ...] = (
-    "small",
-    "extremes",
-    "positions",
-    "named",
-    "equal",
-    "spread",
-    "positive",
-    "zeros",
-    "beside",
-)
+Manner = Literal["small", "extremes", "positions", "named", "equal", "spread", "positive", "zeros", "beside"]
+MANNERS: tuple[Manner, ...] = get_args(Manner)
 
 
 def elements(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -81,9 +81,6 @@ class _Frame:
     def key(self, node: Scalar) -> tuple[Any, ...]:
         return (node, self.guarded, *((it, self.ranges[it]) for it in sorted(node.free, key=lambda it: it.name)))
 
-    def with_range(self, it: Iter, start: int, stop: int) -> _Frame:
-        return replace(self, ranges={**self.ranges, it: (start, stop)})
-
 
 def evaluate(
     scope: Scope, operands: Sequence[ReadOperand], domain: Domain, dtypes: tuple[DType, ...] = ()
@@ -101,30 +98,24 @@ def evaluate(
         return ReadOperand(
             np.empty(shape, dtype=domain.dtype if kind == "val" else np.int64 if kind == "int" else bool), kind
         )
+    iters = prepared.iters
+
+    def computed(part: dict[Iter, tuple[int, int]]) -> Array:
+        arr = as_kind(machine.final(prepared.body, _Frame(part), scope.dtype), kind, domain)
+        sizes = tuple(stop - start for start, stop in (part[it] for it in iters))
+        view = arr.data[(*(slice(None) if it in arr.axes else None for it in iters), ...)]
+        return np.ascontiguousarray(np.broadcast_to(view, sizes)) if sizes else np.array(view)
+
     axis, pieces = _pieces(prepared.body, ranges)
     if axis is None:
-        result = _result(
-            machine.final(prepared.body, _Frame(ranges), scope.dtype), prepared.iters, ranges, kind, domain
-        )
-        return ReadOperand(result.reshape(shape), kind)
+        return ReadOperand(computed(ranges).reshape(shape), kind)
     parts = []
     size = ranges[axis][1]
-    for start in range(0, size, -(-size // pieces)):
-        part = {**ranges, axis: (start, min(size, start + -(-size // pieces)))}
-        parts.append(
-            _result(machine.final(prepared.body, _Frame(part), scope.dtype), prepared.iters, part, kind, domain)
-        )
+    step = -(-size // pieces)
+    for start in range(0, size, step):
+        parts.append(computed({**ranges, axis: (start, min(size, start + step))}))
         machine.forget(axis)
-    return ReadOperand(np.concatenate(parts, axis=prepared.iters.index(axis)).reshape(shape), kind)
-
-
-def _result(
-    arr: Arr, iters: tuple[Iter, ...], ranges: dict[Iter, tuple[int, int]], kind: Kind, domain: Domain
-) -> Array:
-    arr = as_kind(arr, kind, domain)
-    shape = tuple(stop - start for start, stop in (ranges[it] for it in iters))
-    view = arr.data[(*(slice(None) if it in arr.axes else None for it in iters), ...)]
-    return np.ascontiguousarray(np.broadcast_to(view, shape)) if shape else np.array(view)
+    return ReadOperand(np.concatenate(parts, axis=iters.index(axis)).reshape(shape), kind)
 
 
 def _pieces(body: Scalar, ranges: dict[Iter, tuple[int, int]]) -> tuple[Iter | None, int]:
@@ -260,7 +251,7 @@ class _Machine:
             return Arr(integers([value], ()), (), "int")
         if isinstance(value, Fraction):
             return Arr(normal(value, "rat", domain), (), "rat")
-        if value in (float("inf"), float("-inf")):
+        if value in (inf, -inf):
             return Arr(np.asarray(value), (), "inf")
         return Arr(domain.number(value), (), "val")
 
@@ -309,7 +300,7 @@ class _Machine:
                 conditions.append(raw_apply("<", it, extent))
         sizes = {it: ranges[it][1] for it in node.iters}
         if 0 in sizes.values():
-            return self._neutral(node, frame)
+            return self._neutral(node.kind)
         inner = _Frame(ranges, frame.guarded or bool(conditions))
         masks = [as_kind(self._looked_at(condition, inner), "bool", self._domain) for condition in conditions]
         if node.kind == "sum":
@@ -319,10 +310,9 @@ class _Machine:
             return self._logic(node.kind, body, masks, sizes)
         return self._extreme_or_product(node, body, masks, sizes)
 
-    def _neutral(self, node: Reduce, frame: _Frame) -> Arr:
-        if node.kind in {"any", "all"}:
-            return self._number(num(node.kind == "all"))
-        return self._number(num({"sum": 0, "prod": 1, "max": float("-inf"), "min": float("inf")}[node.kind]))
+    def _neutral(self, kind: str) -> Arr:
+        numbers = {"any": False, "all": True, "sum": 0, "prod": 1, "max": -inf, "min": inf}
+        return self._number(num(numbers[kind]))
 
     def _logic(self, kind: str, body: Arr, masks: list[Arr], sizes: dict[Iter, int]) -> Arr:
         arr = as_kind(body, "bool", self._domain)
@@ -341,8 +331,7 @@ class _Machine:
         if body.kind == "inf":
             body = lift(body, "val", domain)
         for mask in masks:
-            neutral = self._number(num({"prod": 1, "max": float("-inf"), "min": float("inf")}[kind]))
-            body, neutral = self._together((node.body,), (body, neutral))
+            body, neutral = self._together((node.body,), (body, self._neutral(kind)))
             body = self._choose(mask, body, lift(neutral, body.kind, domain))
         missing = [it for it in sizes if it not in body.axes]
         positions = tuple(body.axes.index(it) for it in sizes if it in body.axes)
@@ -424,7 +413,7 @@ class _Machine:
         parts = []
         for low, high in pairwise(bounds):
             branch = node.args[1] if condition.data[low] else node.args[2]
-            parts.append(self.go(branch, frame.with_range(it, start + low, start + high)))
+            parts.append(self.go(branch, replace(frame, ranges={**frame.ranges, it: (start + low, start + high)})))
         parts = self._together((node,), parts)
         kind, same = same_kind(parts, self._domain)
         if kind == "inf":

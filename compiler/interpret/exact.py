@@ -6,12 +6,12 @@ import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array, Domain, Redraw, fraction_of, fractions
+from dslc.interpret.domain import Array, Domain, Redraw, flat_last, fraction_of, fractions
 from dslc.interpret.floats import COMPARE
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
@@ -184,15 +184,10 @@ class Exact(Domain):
     def _fold(
         self, function: Callable[[Array, Array], Array], array: Array, axes: tuple[int, ...], empty: Number
     ) -> Array:
-        kept = [k for k in range(array.ndim) if k not in axes]
-        moved = array.transpose(*axes, *kept)
-        moved = (
-            moved.reshape(-1, *moved.shape[len(axes) :]) if array.size else moved.reshape(0, *moved.shape[len(axes) :])
-        )
-        out = np.broadcast_to(self.number(empty), moved.shape[1:]) if not len(moved) else moved[0, ...]
-        for k in range(1, len(moved)):
-            out = function(out, moved[k, ...])
-        return out
+        data = flat_last(array, axes)
+        if not data.shape[-1]:
+            return np.broadcast_to(self.number(empty), data.shape[:-1])
+        return reduce(function, (data[..., k] for k in range(data.shape[-1])))
 
     def total(self, array: Array, axes: tuple[int, ...]) -> Array:
         return self._fold(self.add, array, axes, 0)

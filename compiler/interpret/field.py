@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array, Domain, Redraw, fraction_of
+from dslc.interpret.domain import Array, Domain, Redraw, flat_last, fraction_of
 from dslc.interpret.floats import COMPARE
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
@@ -273,16 +273,6 @@ def _infinite(item: Any) -> int:
     if item != item:
         raise Redraw("NaN is no element of the field")
     return POSITIVE if item > 0 else NEGATIVE
-
-
-def flat_last(array: Array, axes: tuple[int, ...]) -> Array:
-    """The given axes merged into one, which comes last."""
-    kept = [k for k in range(array.ndim) if k not in axes]
-    moved = array.transpose(*kept, *axes)
-    count = 1
-    for k in axes:
-        count *= array.shape[k]
-    return moved.reshape(*moved.shape[: len(kept)], count)
 
 
 def _binary(array: Array) -> Array:

@@ -16,24 +16,7 @@ from dslc.ir.scalar import Number
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
-_SAME = (
-    "abs",
-    "exp",
-    "log",
-    "sqrt",
-    "tanh",
-    "sin",
-    "cos",
-    "tan",
-    "sinh",
-    "cosh",
-    "floor",
-    "ceil",
-    "trunc",
-    "sign",
-    "isnan",
-    "isinf",
-)
+_SAME = "abs exp log sqrt tanh sin cos tan sinh cosh floor ceil trunc sign isnan isinf".split()
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in _SAME},
     **{f"a{name}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
@@ -68,11 +51,15 @@ class Floats(Domain):
         self._rounded = rounded
         self.absent = absent
 
+    def held(self, numbers: Any) -> Array:
+        """Results of arithmetic as numbers of the domain."""
+        return np.asarray(numbers)
+
     def number(self, value: Number) -> Array:
-        return np.asarray(float(value))
+        return self.held(float(value))
 
     def lift(self, array: Array) -> Array:
-        return array.astype(np.float64)
+        return self.held(array.astype(np.float64))
 
     def encode(self, array: Array, dtype: DType) -> Array:
         return np.asarray(array).astype(np.float64)
@@ -84,22 +71,22 @@ class Floats(Domain):
         return rng.standard_normal(shape)
 
     def add(self, a: Array, b: Array) -> Array:
-        return np.asarray(a + b)
+        return self.held(a + b)
 
     def mul(self, a: Array, b: Array) -> Array:
-        return np.asarray(a * b)
+        return self.held(a * b)
 
     def div(self, a: Array, b: Array) -> Array:
-        return np.asarray(a / b)
+        return self.held(a / b)
 
     def matmul(self, a: Array, b: Array) -> Array:
-        return np.asarray(a @ b)
+        return self.held(a @ b)
 
     def total(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return np.asarray(array.sum(axis=axes))
+        return self.held(array.sum(axis=axes))
 
     def product(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return np.asarray(array.prod(axis=axes))
+        return self.held(array.prod(axis=axes))
 
     def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
         return np.asarray(
@@ -111,9 +98,9 @@ class Floats(Domain):
 
     def power(self, a: Array, exponent: Array, integer: bool) -> Array:
         if integer and exponent.ndim == 0 and exponent == 2:
-            return np.asarray(a * a)
+            return self.held(a * a)
         # `np.power` takes a root for an exponent of 1/2, which an infinity below 0 has none of
-        return np.asarray(np.float_power(a, exponent.astype(np.float64)))
+        return self.held(np.float_power(a, exponent.astype(np.float64)))
 
     def function(self, name: str, *args: Array) -> Array:
         return np.asarray(FUNCTIONS[name](*args))
@@ -161,44 +148,23 @@ class Narrow(Floats):
         super().__init__()
         self._type = NUMPY[dtype]
 
-    def _held(self, array: Array) -> Array:
-        return array.astype(self._type).astype(np.float64)
-
-    def number(self, value: Number) -> Array:
-        return self._held(super().number(value))
-
-    def lift(self, array: Array) -> Array:
-        return self._held(super().lift(array))
-
-    def add(self, a: Array, b: Array) -> Array:
-        return self._held(super().add(a, b))
-
-    def mul(self, a: Array, b: Array) -> Array:
-        return self._held(super().mul(a, b))
-
-    def div(self, a: Array, b: Array) -> Array:
-        return self._held(super().div(a, b))
+    def held(self, numbers: Any) -> Array:
+        return np.asarray(numbers).astype(self._type).astype(np.float64)
 
     def matmul(self, a: Array, b: Array) -> Array:
         most = np.abs(a).max(initial=0.0) * np.abs(b).max(initial=0.0)
-        if np.isfinite(self._held(np.asarray(most))):
-            return self._held(super().matmul(a, b)) + 0.0
+        if np.isfinite(self.held(most)):
+            return super().matmul(a, b) + 0.0
         return self.total(self.mul(a[..., None], b[:, None]), (2,))
 
     def total(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._held(super().total(array, axes)) + 0.0
-
-    def product(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._held(super().product(array, axes))
+        return super().total(array, axes) + 0.0
 
     def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
         found = super().extreme(kind, array, axes)
         negative = np.signbit(array)
         zero = (negative.all(axis=axes) if kind == "max" else (negative & (array == 0)).any(axis=axes)) & (found == 0)
         return np.where(zero, -0.0, np.where(found == 0, 0.0, found))
-
-    def power(self, a: Array, exponent: Array, integer: bool) -> Array:
-        return self._held(super().power(a, exponent, integer))
 
     def function(self, name: str, *args: Array) -> Array:
         found = super().function(name, *args)
@@ -209,4 +175,4 @@ class Narrow(Floats):
                 else np.signbit(args[0]) | np.signbit(args[1])
             )
             return np.where(found == 0, np.where(negative, -0.0, 0.0), found)
-        return found if found.dtype == bool else self._held(found)
+        return found if found.dtype == bool else self.held(found)

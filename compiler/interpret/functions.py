@@ -14,7 +14,7 @@ from dslc.interpret.array import Arr, align, joint_kind, lift, normal, same_kind
 from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain, Kind, Redraw
 from dslc.interpret.floats import COMPARE, FUNCTIONS
 from dslc.ir.constants import NUMPY
-from dslc.ir.dtype import DTYPES, DType, float_digits, integer_range
+from dslc.ir.dtype import DTYPES, DType, float_digits, holds, integer_range
 from dslc.ir.scalar import Iter
 
 DIGITS = 128  #: exponent of a fraction, beyond which the result is as good as 0 or infinity
@@ -193,7 +193,7 @@ def convert(domain: Domain, dtype: str, arg: Arr, guarded: bool = False, source:
         out = lift(_rounded(arg, target) if arg.kind == "int" else arg, "val", domain)
         if source is None and domain.name == "float64":
             source = DType.F64
-        if arg.kind == "int" or source is None or not source.is_float or _holds(target, source):
+        if arg.kind == "int" or source is None or not source.is_float or holds(target, source):
             return out
         return replace(out, data=domain.rounded(out.data, source, target))
     if not target.is_integer:
@@ -207,13 +207,6 @@ def convert(domain: Domain, dtype: str, arg: Arr, guarded: bool = False, source:
     if arg.kind == "rat":
         return Arr(wrapped(truncated(arg.data), target), arg.axes, "int")
     return Arr(wrapped(domain.to_integers(arg.data, target, guarded), target), arg.axes, "int")
-
-
-def _holds(target: DType, source: DType) -> bool:
-    """Return whether every number of a floating-point type is one of another."""
-    return source is target or (
-        float_digits(target) > float_digits(source) and {source, target} != {DType.F16, DType.BF16}
-    )
 
 
 def _rounded(arg: Arr, target: DType) -> Arr:

@@ -18,7 +18,16 @@ import numpy as np
 
 from dslc.errors import DslcError
 from dslc.inspection.samples import sample
-from dslc.interpret.draft import Draft, NamePlace, entry_count, operator_hints, partly_bound, rule_text
+from dslc.interpret.draft import (
+    Draft,
+    NamePlace,
+    entry_count,
+    guards_in,
+    names_in,
+    operator_hints,
+    partly_bound,
+    rule_text,
+)
 from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
@@ -68,7 +77,7 @@ class Instance:
 
 def shown(sub: SubstitutionDef, instance: Instance) -> Iterator[tuple[str, str]]:
     """The values of the names of a rule, as text; names that occur in no type and no attribute are left out."""
-    used = {node.id.partition(".")[0] for node in walk_expr(sub.syntax) if isinstance(node, t.Name)}
+    used = {name.partition(".")[0] for name in names_in(sub.syntax)}
     used |= {call.rest for call in walk_expr(sub.syntax) if isinstance(call, t.Call) and call.rest is not None}
     for name, value in instance.drawn.items():
         if name in used or isinstance(value, str):
@@ -298,7 +307,7 @@ def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     types = [
         ((param.type, arg.type),) for param, arg in zip(op.syntax.params, args, strict=False) if param.type is not None
     ]
-    guards = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+    guards = guards_in(op.syntax.statements)
     for pairs, conditions in (*((pair, ()) for pair in types), *(((), (guard,)) for guard in guards)):
         with contextlib.suppress(Mismatch, DslcError, Unbound):
             solve(pairs, conditions, env)
@@ -440,7 +449,7 @@ def _moves(value: t.Expr) -> bool:
 
 def _conditions(sub: SubstitutionDef) -> list[t.Call]:
     """The guards that are calls."""
-    return [c for s in sub.syntax.left if isinstance(s, t.Where) for c in s.conditions if isinstance(c, t.Call)]
+    return [c for c in guards_in(sub.syntax.left) if isinstance(c, t.Call)]
 
 
 def _names(call: t.Call) -> list[str]:

@@ -110,6 +110,23 @@ def float_digits(dtype: DType) -> int:
 
 _DIGITS = {DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53}
 
+
+def holds(target: DType, source: DType) -> bool:
+    """Return whether every number of one type is one of the other."""
+    if source is target:
+        return True
+    if source.is_float:
+        if {source, target} == {DType.F16, DType.BF16} or not target.is_float:
+            return False
+        return _DIGITS[target] > _DIGITS[source]
+    low, high = integer_range(source)
+    if target.is_float:
+        # also the exponents reach so far: 2^16 > 65504 is the only one that does not, and has too many digits
+        return max(-low, high) <= 1 << _DIGITS[target]
+    first, last = integer_range(target)
+    return first <= low and high <= last
+
+
 # A size is a number, or an expression over unknown sizes.
 Dim = int | Scalar
 

@@ -107,7 +107,7 @@ def _equal(rules: Rules, old: Value, new: Value, boxes: tuple[Box, ...] | None =
         if old != new and old.type == new.type and sides is not None:
             if boxes is not None:
                 sides = tuple(restricted(value, boxes, inside=True) for value in sides)
-            cache[key] = isinstance(compare(rules, sides[:1], sides[1:], seconds=PROVING), Equal)
+            cache[key] = isinstance(compare(sides[:1], sides[1:], seconds=PROVING), Equal)
     return bool(cache[key])
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dslc.analysis.counts import known_flops
+from dslc.analysis.reads import reads_at_data
 from dslc.interpret.adversary import differing, smallest
 from dslc.interpret.check_rule import draw
 from dslc.interpret.differ import READ_OUTSIDE, Way
@@ -21,8 +22,7 @@ from dslc.interpret.instantiate import Instance, show
 from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, float_digits
-from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, topological
-from dslc.ir.scalar import Read, walk
+from dslc.ir.graph import Call, Constant, Input, Value, topological
 from dslc.prove.verdict import Counterexample, Types
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
@@ -35,11 +35,6 @@ OUTSIDE = 16  #: draws of positions, of which the left side can read some
 PRINTED = 256  #: elements of an array that is printed
 LINES = 200  #: lines that are printed, at most
 EXACT = 1e6  #: operations, up to which fractions are computed with
-
-
-def sides(instance: Instance) -> tuple[tuple[str, ...], tuple[Value, ...], tuple[Value, ...]]:
-    """The outputs of an instance by name, on its left and on its right."""
-    return tuple(instance.left), tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left)
 
 
 def types_differ(instance: Instance, drawn: Mapping[str, str]) -> Counterexample | None:
@@ -62,7 +57,7 @@ def smaller_counterexample(
     drawn = {name: show(value) for name, value in small.drawn.items()}
     if one.way == "types":
         return types_differ(small, drawn)
-    names, left, right = sides(small)
+    names, (left, right) = tuple(small.left), small.sides
     try:
         steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False))
     except (InterpretError, Redraw) as problem:
@@ -108,12 +103,12 @@ def outside(
     rules: Rules, left: Sequence[Value], right: Sequence[Value], names: Sequence[str], inputs: Sequence[Value],
     rng: np.random.Generator, drawn: Mapping[str, str],
 ) -> Counterexample | None:  # fmt: skip
-    """Positions (data) that the left side can read and the right side cannot; None where none are found.
+    """Positions (data) that the left side can read and the right side cannot, of expanded sides; None where none are found.
 
     They are anywhere in some axis, counted from its end too, or just behind it.
     """
     sizes = [size for value in inputs for size in value.type.sizes]
-    if not sizes or not _reads_at_data(rules, right):
+    if not sizes or not reads_at_data(right):
         return None
     domain = Floats(rounded=False)
     for attempt in range(OUTSIDE):
@@ -133,16 +128,6 @@ def outside(
             trace = "\n".join([*_inputs(feeds), "left:", *left_lines, "right:", f"  {problem}"])
             return Counterexample(drawn, names[0], (), _array(results[0]), READ_OUTSIDE, "", trace)
     return None
-
-
-def _reads_at_data(rules: Rules, values: Sequence[Value]) -> bool:
-    try:
-        nodes = topological(value.node for value in expand(rules, tuple(values)))
-    except Mismatch:
-        return False
-    bodies = [node.scope.body for node in nodes if isinstance(node, ScopeNode)]
-    reads = (part for body in bodies for part in walk(body) if isinstance(part, Read))
-    return any(index.reads for part in reads for index in part.index)
 
 
 def _position(value: Value, domain: Domain, rng: np.random.Generator, attempt: int, sizes: Sequence[int]) -> Any:
@@ -281,7 +266,7 @@ def refutation(
     found = smaller_counterexample(rules, sub, instance, one.way) if small else None
     if found is not None:
         return found
-    names, left, right = sides(instance)
+    names, (left, right) = tuple(instance.left), instance.sides
     try:
         steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False)) if one.way == "values" else ""
     except (InterpretError, Redraw):

@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 
 from dslc.analysis.numeric import interval
+from dslc.analysis.reads import inputs_of
 from dslc.derivation.left_sides import UnknownBindings, at_index
 from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
 from dslc.derivation.right_sides import RightSide
@@ -22,8 +23,8 @@ from dslc.derivation.steps import Steps, directions, rewritten
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Input, ScopeNode, Value, input_value, scope_value, topological
 from dslc.ir.graph import Scope as ValueScope
+from dslc.ir.graph import ScopeNode, Value, input_value, scope_value, topological
 from dslc.ir.scalar import Iter, Num, Scalar, apply, iterator, num, read
 from dslc.prove.exact.answers import Differs, Equal
 from dslc.prove.exact.compare import compare
@@ -66,7 +67,7 @@ def verify_derivation(
             # a rule about names of what stands inside: there are none
             same += 1
             continue
-        answer = compare(rules, before, after, seconds=EACH)
+        answer = compare(before, after, seconds=EACH)
         equal = isinstance(answer, Equal)
         place = answer.position if isinstance(answer, Differs) else None if equal else _differs(before, after, seed)
         if place is not None:
@@ -111,9 +112,7 @@ def _instances(rule: DerivationDef, seed: int, helpers: Sequence[DerivationDef])
 
 def _differs(before: Values, after: Values, seed: int) -> tuple[int, ...] | None:
     """A position at which both differ for some small whole numbers; None where there is none."""
-    inputs = [
-        node.values[0] for node in topological(value.node for value in (*before, *after)) if isinstance(node, Input)
-    ]
+    inputs = inputs_of((*before, *after))
     drawn = np.random.default_rng(seed)
     for _ in range(DRAWS):
         feeds = {value: drawn.integers(-3, 4, value.type.sizes).astype(np.float64) for value in inputs}

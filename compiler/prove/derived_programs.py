@@ -76,7 +76,7 @@ def judged(rules: Rules, programs: Iterable[PricedProgram], call: Graph, seconds
 def is_proved(rules: Rules, program: PricedProgram, call: Graph, seconds: float) -> bool:
     """Return whether the exact prover shows that a program equals the call for all inputs."""
     left, right = expand(rules, call.outputs), expand(rules, (program.value,))
-    return isinstance(compare(rules, left, right, seconds=seconds), Equal)
+    return isinstance(compare(left, right, seconds=seconds), Equal)
 
 
 def agrees(rules: Rules, program: PricedProgram, call: Graph) -> bool:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import islice, permutations, product
 
 from dslc.errors import DslcError
-from dslc.interpret.draft import rule_text
-from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of
-from dslc.prove.exact.element_types import holds
+from dslc.interpret.draft import guards_in, rule_text
+from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of, holds
 from dslc.prove.verdict import Types
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
@@ -187,15 +186,11 @@ def admits(
         if found is not None:
             known[param.name] = found
     try:
-        _check(rules, sub.module, [c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions], known)
+        _check(rules, sub.module, guards_in(syntax.left), known)
         _statements(_Place(rules, sub.module, types, terms or {}), (*syntax.left, *syntax.right), known)
     except _Refused:
         return False
     return True
-
-
-def _guards(op: OperatorDef) -> list[t.Expr]:
-    return [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
 
 
 class _Refused(Exception):
@@ -266,7 +261,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
     if any(isinstance(arg, t.Pack) for arg in expr.args):
         args = []
     inner = _bound(place, op, expr, args, known)
-    _check(place.rules, op.module, _guards(op), inner)
+    _check(place.rules, op.module, guards_in(op.syntax.statements), inner)
     _statements(_Place(place.rules, op.module, {}, {}, place.depth + 1), op.syntax.statements, inner)
     return tuple(
         (DTYPES.get(out.type.name) or inner.get(out.type.name)) if out.type is not None else inner.get(out.name)

@@ -26,6 +26,7 @@ import numpy as np
 
 from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span
 from dslc.interpret.check_rule import compare
+from dslc.interpret.draft import guards_in, names_in
 from dslc.interpret.draws import SIGNED
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
 from dslc.prove.instances.batches import packs_of
@@ -34,7 +35,6 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
@@ -286,7 +286,7 @@ def _parsed(text: str) -> t.Expr:
     """A condition as syntax."""
     rule = f"dslc 1\nsubstitution guard(X: T[]) -> Y {{\n  Y = X\n  where {text}\n  =>\n  Y = X\n}}\n"
     (item,) = (item for item in parse(SourceText("guard", rule)).items if isinstance(item, t.Substitution))
-    return next(c for s in item.left if isinstance(s, t.Where) for c in s.conditions)
+    return guards_in(item.left)[0]
 
 
 # ---- the vocabulary ---------------------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def _names(sub: SubstitutionDef, samples: Sequence[Mapping[str, Any]]) -> _Names
         if kind == "list" and sorted(part) != list(range(len(part))):
             unordered.add(full)
     packs = packs_of(sub)
-    sizes = {node.id for param in sub.syntax.params for node in walk_expr(param.type) if isinstance(node, t.Name)}
+    sizes = names_in(sub.syntax.params)
     found: dict[str, list[str]] = defaultdict(list)
     for name, kind in kinds.items():
         special = {"int": "size" if name in sizes else "int", "list": "pack" if name in packs else "list"}

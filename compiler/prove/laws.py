@@ -15,7 +15,7 @@ from dslc.semantics.library import Rules, load_many
 from dslc.syntax import tree as t
 
 
-def law_substitutions(rules: Rules, law: PropertyDef) -> tuple[SubstitutionDef, ...]:
+def law_substitutions(law: PropertyDef) -> tuple[SubstitutionDef, ...]:
     """`left == right` as the rule `left => right`, for every equation of a law; several are numbered from 1.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count, product
+from itertools import count, product, starmap
 from math import prod
 from typing import Any
 
@@ -39,9 +39,14 @@ class Box:
     step: tuple[int, ...]
 
     @property
+    def axes(self) -> list[Progression]:
+        """The positions along each axis."""
+        return list(zip(self.start, self.stop, self.step, strict=True))
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         """The number of positions along each axis."""
-        return tuple(len(range(*axis)) for axis in zip(self.start, self.stop, self.step, strict=True))
+        return tuple(len(range(*axis)) for axis in self.axes)
 
     @property
     def count(self) -> int:
@@ -50,10 +55,10 @@ class Box:
     @property
     def slices(self) -> tuple[slice, ...]:
         """The slices that pick the box out of an array."""
-        return tuple(slice(*axis) for axis in zip(self.start, self.stop, self.step, strict=True))
+        return tuple(slice(*axis) for axis in self.axes)
 
     def __str__(self) -> str:
-        return "[" + ", ".join(_axis(*axis) for axis in zip(self.start, self.stop, self.step, strict=True)) + "]"
+        return "[" + ", ".join(starmap(_axis, self.axes)) + "]"
 
 
 def _axis(start: int, stop: int, step: int) -> str:

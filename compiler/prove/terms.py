@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping
 
 from dslc.errors import SourceText
+from dslc.interpret.draft import guards_in
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef, UnknownFunction
 from dslc.semantics.env import with_attributes
 from dslc.semantics.walk import walk_expr
@@ -24,7 +25,7 @@ def unknown_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef] | None:
     The function stands for every pointwise operator without attributes of its own; with those that `**a` hands on it is another one
     (`with_attributes`). Where an operator gives another element type, its values are still a function of the elements.
     """
-    conditions = [c for s in sub.syntax.left if isinstance(s, t.Where) for c in s.conditions]
+    conditions = guards_in(sub.syntax.left)
     named = {
         arg.id
         for c in conditions

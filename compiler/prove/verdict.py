@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of
 
@@ -14,7 +14,7 @@ ProverName = Literal["field", "exact", "axioms"]
 #: `unknown`: not decided, for `reason`; `skipped`: the prover was not asked, or does not apply; `vacant`: operators or guards
 #: refuse the element types, so that there is nothing to show
 Answer = Literal["equal", "differs", "unknown", "skipped", "vacant"]
-ANSWERS: tuple[Answer, ...] = ("equal", "differs", "unknown", "skipped", "vacant")
+ANSWERS: tuple[Answer, ...] = get_args(Answer)
 #: proved: for every shape; bounded: for every shape within a stated bound (ranks, strides, group counts); tested: on random
 #: instances; trusted: by a person, for a stated reason; refuted: a counterexample is known; undecided: none of these
 Status = Literal["proved", "bounded", "tested", "trusted", "refuted", "undecided"]

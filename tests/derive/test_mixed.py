@@ -53,7 +53,7 @@ def mixed(rules: Rules, program: PricedProgram) -> tuple[str, Value]:
 
 def assert_equal(rules: Rules, text: str, new: Value) -> None:
     left, right = expand(rules, (read_call(rules, text).value,)), expand(rules, (new,))
-    assert isinstance(compare(rules, left, right, seconds=120.0), Equal)
+    assert isinstance(compare(left, right, seconds=120.0), Equal)
 
 
 def test_figure_6_with_minimal_filtering_inside(rules: Rules) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 import onnx.defs
 import pytest
 
+from dslc.interpret.draft import guards_in
 from dslc.ir.dtype import DTYPES, DType, class_of
-from dslc.prove.element_types import _check, _guards, _Refused
+from dslc.prove.element_types import _check, _Refused
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, load_many
 from dslc.syntax import tree as t
@@ -78,7 +79,7 @@ def operator_admits(rules: Rules, op: OperatorDef, types: Mapping[str, DType]) -
         _check(
             rules,
             op.module,
-            _guards(op),
+            guards_in(op.syntax.statements),
             {**types, **{param.name: types[param.type.name] for param in params if param.type}},
         )
     except _Refused:

@@ -199,7 +199,7 @@ def test_a_split_that_forgets_where_it_cuts_is_inconsistent_with_associativity()
 
 
 def test_a_law_is_not_proved_by_itself(prover: AxiomProver) -> None:
-    (law,) = law_substitutions(RULES, RULES.laws["taso.matmul_is_associative"])
+    (law,) = law_substitutions(RULES.laws["taso.matmul_is_associative"])
     assert prover.verdict(RULES, law).answer == "unknown"
 
 

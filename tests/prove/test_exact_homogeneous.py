@@ -73,7 +73,7 @@ def both(x: Value, y: Value) -> Value:
 
 def _equal(left: Value, right: Value, conditions: tuple[Scalar, ...] = FITS) -> bool:
     sides = [expand(_rules(), (side,)) for side in (left, right)]
-    return compare(_rules(), *sides, conditions, 3.0) == Equal()
+    return compare(*sides, conditions, 3.0) == Equal()
 
 
 @pytest.mark.parametrize("function", [largest, smallest, relu, magnitude])

@@ -55,7 +55,7 @@ def rows(name: str, x: Any) -> Value:
 
 
 def is_proved(left: Value, right: Value, *conditions: Scalar) -> bool:
-    return isinstance(compare(STD, expand(STD, (left,)), expand(STD, (right,)), conditions), Equal)
+    return isinstance(compare(expand(STD, (left,)), expand(STD, (right,)), conditions), Equal)
 
 
 PARTIAL = {

@@ -37,26 +37,25 @@ def _instances(name: str, level: str):
     ],
 )
 def test_rules_about_windows_are_proved(name: str, level: str) -> None:
-    rules = _rules()
     # with three spatial axes isl comes close to its limit of operations, and a proof may or may not end
     few = [one for one in _instances(name, level) if "D2" not in one.text]
     assert len(few) >= 2
     for one in few:
-        assert compare(rules, one.left, one.right, one.conditions, 10.0) == Equal(), one.text
+        assert compare(one.left, one.right, one.conditions, 10.0) == Equal(), one.text
 
 
 def test_what_holds_only_for_some_pads_is_not_proved_for_all() -> None:
     """Without the guard a window may lie in the pads alone: its maximum is -inf, and that of the relus is not 0."""
     one = next(one for one in _instances("std.relu_through_max_pool", "steps") if "stride = [1]" in one.text)
-    assert compare(_rules(), one.left, one.right, one.conditions, 2.0) == Equal()
-    assert compare(_rules(), one.left, one.right, (), 2.0) != Equal()
+    assert compare(one.left, one.right, one.conditions, 2.0) == Equal()
+    assert compare(one.left, one.right, (), 2.0) != Equal()
 
 
 @pytest.mark.parametrize("name", ["std.max_pool_of_max_pool", "std.max_pools_in_chain", "std.pad_into_max_pool"])
 def test_windows_of_windows_are_proved_by_position(name: str) -> None:
     for one in _instances(name, "steps"):
         if "D1" not in one.text:
-            assert compare(_rules(), one.left, one.right, one.conditions, 5.0) == Equal(), one.text
+            assert compare(one.left, one.right, one.conditions, 5.0) == Equal(), one.text
 
 
 def test_a_first_window_that_crops_or_gives_nothing_is_not_forgotten() -> None:
@@ -65,27 +64,26 @@ def test_a_first_window_that_crops_or_gives_nothing_is_not_forgotten() -> None:
     guards = [each for each in one.conditions if "p0" in str(each) or "p1" in str(each)]
     assert len(guards) > 2
     without = [[other for other in one.conditions if other is not each] for each in guards]
-    assert any(compare(_rules(), one.left, one.right, conditions, 1.0) != Equal() for conditions in without)
+    assert any(compare(one.left, one.right, conditions, 1.0) != Equal() for conditions in without)
 
 
 def test_windows_in_different_places_differ() -> None:
     """The strides of the two sides are different: no claim about both is made, and the difference is found."""
-    rules = _rules()
     first, second = (
         next(one for one in _instances("std.add_of_avg_pools_valid", "steps") if text in one.text)
         for text in ("stride = [1]", "stride = [2]")
     )
-    assert not isinstance(compare(rules, first.left, first.left), Differs)
-    assert compare(rules, first.left, second.left, (), 2.0) != Equal()
+    assert not isinstance(compare(first.left, first.left), Differs)
+    assert compare(first.left, second.left, (), 2.0) != Equal()
 
 
 def test_what_helped_with_one_instance_is_tried_first_with_the_next() -> None:
     one = next(one for one in _instances("std.add_of_avg_pools_valid", "steps") if "stride = [2]" in one.text)
     for habit in (Habit(), Habit(windows=True)):
-        assert compare(_rules(), one.left, one.right, one.conditions, habit=habit) == Equal()
+        assert compare(one.left, one.right, one.conditions, habit=habit) == Equal()
     plain = next(one for one in _instances("std.pad_into_avg_pool", "steps") if "stride = [1]" in one.text)
     habit = Habit()
-    assert compare(_rules(), plain.left, plain.right, plain.conditions, habit=habit) == Equal()
+    assert compare(plain.left, plain.right, plain.conditions, habit=habit) == Equal()
     assert not habit.windows
 
 
@@ -94,7 +92,7 @@ def test_nothing_is_decided_where_a_side_does_not_equal_itself(monkeypatch: pyte
     normal = Algebra.normal
     # a normal form that forgets half of what cancels
     monkeypatch.setattr(Algebra, "normal", lambda self, terms: normal(self, terms[: (len(terms) + 1) // 2]))
-    found = compare(_rules(), one.left, one.right, one.conditions, reflexive=True)
+    found = compare(one.left, one.right, one.conditions, reflexive=True)
     assert isinstance(found, Undecided)
     assert "differs from itself" in found.reason
 

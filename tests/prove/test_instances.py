@@ -159,7 +159,7 @@ def test_cases_that_never_occur_are_left_out(tmp_path: Path) -> None:
 
 def test_laws_become_rules(std: Rules) -> None:
     law = std.laws["std.products"]
-    found = law_substitutions(std, law)
+    found = law_substitutions(law)
     assert [sub.name for sub in found] == [f"std.products.{k}" for k in range(1, 5)]
     assert all(instance_set(std, sub).instances for sub in found)
 

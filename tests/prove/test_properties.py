@@ -18,7 +18,7 @@ LAWS = {
     sub.name.partition(".")[2]: sub
     for name, law in RULES.laws.items()
     if name.startswith("taso.") and law.trait is None
-    for sub in law_substitutions(RULES, law)
+    for sub in law_substitutions(law)
 }
 # shapes on which a law is shown here, or all that there are; `python -m benchmarks.properties` takes all of them
 ENOUGH = 12
@@ -80,7 +80,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Rules:
 
 
 def equation(rules: Rules, name: str) -> SubstitutionDef:
-    (found,) = law_substitutions(rules, rules.laws[f"wrong.{name}"])
+    (found,) = law_substitutions(rules.laws[f"wrong.{name}"])
     return found
 
 

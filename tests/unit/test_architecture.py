@@ -71,7 +71,6 @@ CIRCLES = {
     "a call in an expression is an operator, which is made of expressions": {
         "semantics.apply", "semantics.evaluate", "semantics.operator_env", "semantics.scopes", "semantics.types",
     },
-    "": {"prove.axioms.prover", "prove.evidence.dependencies", "prove.run.conclusion", "prove.run.provers"},
 }  # fmt: skip
 
 

@@ -186,7 +186,7 @@ def _induced(
     spare = [row[0] for row in problem.tree]
     for number, choice in best.choice.items():
         spare[number] = choice
-    rows = [(choice,) for choice in spare]
+    rows: list[tuple[Choice, ...]] = [(choice,) for choice in spare]
     for number, place in enumerate(answer.chosen):
         if place >= 0:
             rows[number] += (reduced.rows[number][place],)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from dslc.interpret.draft import names_in
 from dslc.ir.dtype import DTYPES
 from dslc.prove.axioms.solver import Axiom, Equation, Head, Term, parts
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
@@ -85,7 +86,7 @@ class _Encoder:
         syntax = rule.syntax
         self.params = {param.name for param in syntax.params}
         #: sizes, element types, and tensors
-        self.fixed = {node.id for p in syntax.params for node in walk_expr(p.type) if isinstance(node, t.Name)}
+        self.fixed = names_in(syntax.params)
         self.fixed |= {p.type.name for p in syntax.params if p.type is not None} - set(DTYPES)
         self.tensors: dict[str, None] = {}
         self.parameters: dict[str, None] = {}

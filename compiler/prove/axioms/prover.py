@@ -108,7 +108,7 @@ def law_theory(rules: Rules, laws: Sequence[PropertyDef] | None = None, traits: 
     skipped: list[tuple[str, str]] = []
     chosen = [law for law in rules.laws.values() if law.trait is None] if laws is None else list(laws)
     chosen += [law for law in rules.laws.values() if law.trait is not None and law not in chosen] if traits else []
-    owners = {sub.name: (sub, law) for law in chosen for sub in law_substitutions(rules, law)}
+    owners = {sub.name: (sub, law) for law in chosen for sub in law_substitutions(law)}
     for sub, _ in owners.values():
         try:
             encoded.append(encoded_law(rules, sub))

@@ -14,7 +14,7 @@ from typing import Any
 
 from dslc.analysis.prove import always
 from dslc.errors import DslcError
-from dslc.interpret.draft import bind_definitions
+from dslc.interpret.draft import bind_definitions, guards_in
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Constant, ScopeNode, Value, topological
@@ -35,7 +35,6 @@ from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import plain
 from dslc.semantics.types import solve
-from dslc.syntax import tree as t
 
 #: what makes a term no program: each is a reason to drop an instance, never an error
 NO_PROGRAM = (
@@ -243,7 +242,7 @@ class PairOfPrograms:
         for owner, values in sets.items():
             env.bind(owner, AttrSet(values))
         bind_definitions(syntax.left, env)
-        solve(pairs, [c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions], env)
+        solve(pairs, guards_in(syntax.left), env)
         return env
 
 

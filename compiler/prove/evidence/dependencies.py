@@ -31,7 +31,15 @@ def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> TypeStatus:
     """
     found = _known_basis(rules, law, locks)
     if found is None:
-        verdict = _proved(rules, law)
+
+        def ask(prover: ProverName, without: Collection[Types]) -> Verdict:
+            return prover_verdict(rules, law, prover, seconds=SECONDS, without=without)
+
+        # the provers that need no other law
+        verdict = conclude(rules, law, list(in_turn(("field", "exact"), ask)))
+        if verdict.status in {"proved", "refuted"}:
+            # nothing that another prover says changes these
+            own_evidence().put([verdict])
         found = rules_cache(rules, "basis")[law.name, locks] = TypeStatus(verdict.status, verdict.reason)
     return found
 
@@ -89,19 +97,6 @@ def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[R
     return read_lock(lock_path(definition)).of(definition.name, digest), False
 
 
-def _proved(rules: Rules, law: PropertyDef) -> RuleVerdict:
-    """The verdict of the provers that need no other law."""
-
-    def ask(prover: ProverName, without: Collection[Types]) -> Verdict:
-        return prover_verdict(rules, law, prover, seconds=SECONDS, without=without)
-
-    verdict = conclude(rules, law, list(in_turn(("field", "exact"), ask)))
-    if verdict.status in {"proved", "refuted"}:
-        # nothing that another prover says changes these
-        own_evidence().put([verdict])
-    return verdict
-
-
 def resting(rules: Rules, verdict: RuleVerdict, known: Mapping[str, RuleVerdict]) -> RuleVerdict:
     """A verdict with the laws, too, on which its laws rest: of `known` verdicts, or of this user's own."""
     rests = dict(verdict.rests)
@@ -144,15 +139,11 @@ def proved_traits(rules: Rules, operator: str) -> Traits:
     cache = rules_cache(rules, "held traits")
     found: Traits | None = cache.get(operator)
     if found is None:
-        found = cache[operator] = _held(rules, operator, stated)
+        known: set[str] = set()
+        for law in rules.laws.values():
+            if law.trait is not None and law.trait[0] == operator:
+                one = _known_basis(rules, law, True)
+                known |= {law.trait[1]} if one is not None and one.status in CARRYING else set()
+        kept = {name: getattr(stated if name in known else NO_TRAITS, name) for name in _TRAITS}
+        found = cache[operator] = replace(stated, **kept, absorbing=None)
     return found
-
-
-def _held(rules: Rules, operator: str, stated: Traits) -> Traits:
-    known: set[str] = set()
-    for law in rules.laws.values():
-        if law.trait is not None and law.trait[0] == operator:
-            one = _known_basis(rules, law, True)
-            known |= {law.trait[1]} if one is not None and one.status in CARRYING else set()
-    kept = {name: getattr(stated, name) if name in known else getattr(NO_TRAITS, name) for name in _TRAITS}
-    return replace(stated, **kept, absorbing=None)

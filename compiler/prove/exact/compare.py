@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from dslc.analysis.isl import GivenUp, limited
 from dslc.ir.graph import Input, Value
@@ -26,10 +26,6 @@ from dslc.prove.exact.regions import DifferenceRegion, region
 from dslc.prove.exact.terms import Effort, Unsolved
 from dslc.prove.exact.windows import cases_of_sizes, generalized
 
-if TYPE_CHECKING:
-    from dslc.semantics.library import Rules
-
-
 OPERATIONS = 400_000  #: isl takes a second at most for so many operations, mostly
 BRIEF = 0.1  #: of the time of a comparison, what is for the plain one before windows are looked for
 
@@ -44,7 +40,7 @@ class Habit:
 
 
 def compare(
-    rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0,
+    left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0,
     outer: Effort | None = None, reflexive: bool = False, habit: Habit | None = None,
 ) -> Answer:  # fmt: skip
     """Return whether two lists of outputs (expanded: only inputs, constants and scopes) are equal for all sizes and all inputs.
@@ -58,44 +54,37 @@ def compare(
 
     Normal forms: engines of Verdoolaege's integer set library; the idea of deciding linear programs by reads is in PET, section 5.
     """
-    found = _compared(left, right, conditions, seconds, outer, reflexive, habit)
+    effort = Effort(seconds, outer)
+
+    def answer() -> Answer:
+        try:
+            comparison = _Comparison(posed(left, right, conditions, effort), effort, reflexive)
+            found = comparison.brief(habit or Habit(), seconds)
+            if found is not None:
+                return found
+            with limited(_operations(seconds)):
+                return comparison.verdict(effort)
+        except (Unsolved, CannotInline, GivenUp) as reason:
+            if isinstance(reason, GivenUp):
+                effort.spend(seconds)
+            if isinstance(reason, Quotient):
+                # they may be equal whatever is read at places that are quotients by sizes
+                with suppress(Unsolved, GivenUp):
+                    part = effort.part(seconds / 4)
+                    problem = ComparisonProblem(left, right, conditions, part, opaque=True)
+                    with limited(_operations(seconds / 4)):
+                        if isinstance(_Comparison(problem, part, reflexive).verdict(part), Equal):
+                            return Equal()
+            return Undecided(str(reason), isinstance(reason, Quotient))
+
+    found = answer()
     if isinstance(found, Differs) and not refuted_by_numbers(left, right, found):
         return Undecided("terms are left that may cancel each other")
     return Equal(presumed((*left, *right))) if isinstance(found, Equal) else found
 
 
-def _compared(
-    left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], seconds: float,
-    outer: Effort | None, reflexive: bool, habit: Habit | None,
-) -> Answer:  # fmt: skip
-    effort = Effort(seconds, outer)
-    try:
-        comparison = _Comparison(posed(left, right, conditions, effort), effort, reflexive)
-        found = comparison.brief(habit or Habit(), seconds)
-        if found is not None:
-            return found
-        with limited(_operations(seconds)):
-            return comparison.verdict(effort)
-    except (Unsolved, CannotInline, GivenUp) as reason:
-        if isinstance(reason, GivenUp):
-            effort.spend(seconds)
-        if isinstance(reason, Quotient):
-            # they may be equal whatever is read at places that are quotients by sizes
-            with suppress(Unsolved, GivenUp):
-                part = effort.part(seconds / 4)
-                problem = ComparisonProblem(left, right, conditions, part, opaque=True)
-                with limited(_operations(seconds / 4)):
-                    if isinstance(_Comparison(problem, part, reflexive).verdict(part), Equal):
-                        return Equal()
-        return Undecided(str(reason), isinstance(reason, Quotient))
-
-
 def difference(
-    rules: Rules,
-    left: Sequence[Value],
-    right: Sequence[Value],
-    conditions: Sequence[Scalar] = (),
-    seconds: float = 10.0,
+    left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0
 ) -> DifferenceRegion:
     """The positions at which two lists of outputs differ. Raises Unsolved where the programs have no normal form."""
     effort = Effort(seconds)
@@ -149,8 +138,13 @@ class _Comparison:
 
     def verdict(self, effort: Effort) -> Answer:
         """The answer of the plain comparison."""
-        question = self._plain(effort)
-        return question.asked(lambda: self._verdict(question))
+        question, order = self._plain(effort), (Differs, Undecided, Equal)
+
+        def worst() -> Answer:
+            answers = [self._answer(question, number) for number in range(len(question.pairs))]
+            return min(answers, key=lambda answer: order.index(type(answer)), default=Equal())
+
+        return question.asked(worst)
 
     def _plain(self, effort: Effort, by_position: bool = False) -> Question:
         problem = self.problem
@@ -230,11 +224,6 @@ class _Comparison:
         if terms and not (pointwise and opaque and vanishes(terms, place.domain, question.functions)):
             return False
         return question.defined_alike(number)
-
-    def _verdict(self, question: Question) -> Answer:
-        answers = [self._answer(question, number) for number in range(len(question.pairs))]
-        order = (Differs, Undecided, Equal)
-        return min(answers, key=lambda answer: order.index(type(answer)), default=Equal())
 
     def _answer(self, question: Question, number: int) -> Answer:
         inputs = self.problem.inputs

@@ -13,6 +13,7 @@ import numpy as np
 
 from dslc.analysis.numeric import DataDependent, value
 from dslc.analysis.poly import Monomial, monomial_of, scalar_of
+from dslc.analysis.reads import inputs_of
 from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
@@ -120,7 +121,7 @@ def refuted_by_numbers(left: Sequence[Value], right: Sequence[Value], found: Dif
     Terms of sums that meet a place several times may cancel others.
     """
     values = at_sizes((*left, *right), found.sizes)
-    inputs = [node.values[0] for node in topological(value.node for value in values) if isinstance(node, Input)]
+    inputs = inputs_of(values)
     if not all(value.known and value.type.is_static for value in (*values, *inputs)) or _work(values) > WORK:
         return True
     half = len(left)

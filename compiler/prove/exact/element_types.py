@@ -9,50 +9,18 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.dtype import DTYPES, DType, float_digits, holds, integer_range
 from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, Sym, Table
 from dslc.prove.exact.coefficient import ONE, ZERO, Ratio, from_number
 
-#: binary digits of the numbers of a floating-point type, and whether its exponents reach those of another one
-_DIGITS = {DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53}
-_SIGNED = frozenset({DType.I8, DType.I16, DType.I32, DType.I64})
-_EXACT = frozenset({"+", "*", "//", "%", "min", "max", "abs", "select"})
-_TRUTHS = frozenset({"and", "or", "not", "==", "!=", "<", "<=", ">", ">=", "isnan", "isinf"})
-
-
-def is_signed(dtype: DType) -> bool:
-    """Return whether a type is one of signed integers."""
-    return dtype in _SIGNED
-
-
-def ends(dtype: DType) -> tuple[int, int]:
-    """The smallest and the largest number of an integer type, or of the truth values."""
-    if dtype is DType.BOOL:
-        return 0, 1
-    bits = 8 * dtype.bytes
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype in _SIGNED else (0, (1 << bits) - 1)
+_EXACT = frozenset("+ * // % min max abs select".split())
+_TRUTHS = frozenset("and or not == != < <= > >= isnan isinf".split())
 
 
 def wrapped(number: int, dtype: DType) -> int:
     """An integer modulo 2^bits, as a number of the type."""
-    low, _ = ends(dtype)
+    low, _ = integer_range(dtype)
     return (number - low) % (1 << 8 * dtype.bytes) + low
-
-
-def holds(target: DType, source: DType) -> bool:
-    """Return whether every number of one type is one of the other."""
-    if source is target:
-        return True
-    if source.is_float:
-        if {source, target} == {DType.F16, DType.BF16} or not target.is_float:
-            return False
-        return _DIGITS[target] > _DIGITS[source]
-    low, high = ends(source)
-    if target.is_float:
-        # also the exponents reach so far: 2^16 > 65504 is the only one that does not, and has too many digits
-        return max(-low, high) <= 1 << _DIGITS[target]
-    first, last = ends(target)
-    return first <= low and high <= last
 
 
 def is_infinite(node: Scalar) -> bool:
@@ -101,7 +69,7 @@ def constant(coefficient: Ratio, source: DType, target: DType) -> int | None:
     if source.is_integer:
         value = wrapped(value, source)
     if target.is_float:
-        return value if abs(value) <= 1 << _DIGITS[target] else None
+        return value if abs(value) <= 1 << float_digits(target) else None
     if source.is_integer:
         return wrapped(value, target)
     return value if fits(value, target) else None
@@ -109,7 +77,7 @@ def constant(coefficient: Ratio, source: DType, target: DType) -> int | None:
 
 def fits(number: Fraction | int, dtype: DType) -> bool:
     """Return whether an integer type has a number in its range."""
-    low, high = ends(dtype)
+    low, high = integer_range(dtype)
     return low <= number <= high
 
 
@@ -163,5 +131,5 @@ def standing(wider: bool) -> Iterator[None]:
 def neutral(name: str) -> int | None:
     """The number that is the end of its type: the smallest one for a largest, and the other way round; None where it is not known."""
     head, _, rest = name.partition(":")
-    end = ends(DTYPES[rest])[head == "smallest"]
+    end = integer_range(DTYPES[rest])[head == "smallest"]
     return end if end == 0 or not _STANDING.get() else None

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from dslc.analysis.poly import COMPARISONS, Monomial, Poly, is_integral
-from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.dtype import DTYPES, DType, TypeClass, holds, integer_range
 from dslc.ir.element import element_type
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Value
@@ -31,7 +31,7 @@ from dslc.ir.scalar import (
 )
 from dslc.prove.exact.affine import Affine, NotAffine, digits, largest_first, strides
 from dslc.prove.exact.coefficient import MINUS_ONE, ONE, NotRational, from_poly, from_sizes
-from dslc.prove.exact.element_types import ends, holds, is_infinite, is_signed, is_whole
+from dslc.prove.exact.element_types import is_infinite, is_whole
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.terms import INFINITY, Atom, Sum, Term, Unsolved, negated
 from dslc.prove.exact.whole import Whole
@@ -135,15 +135,8 @@ class Evaluator:
     def _not(self, truth: Sum, place: Place) -> Sum:
         return self._one(place) + negated(truth)
 
-    def _about_positions(self, node: Apply, place: Place) -> Sum | None:
-        """1 where a condition on positions holds; None for other conditions."""
-        if not node.reads and all(map(is_integral, node.args if node.name in COMPARISONS else ())):
-            with suppress(NotAffine):
-                return self._algebra.number(ONE, self.where(place, node, True).domain)
-        return None
-
     def _sizes(self, node: Scalar, place: Place) -> Sum:
-        if isinstance(node, Num) and isinstance(node.value, float) and abs(node.value) == float("inf"):
+        if isinstance(node, Num) and is_infinite(node):
             return self._algebra.constant(INFINITY, place.domain, ONE if node.value > 0 else MINUS_ONE)
         if isinstance(node, Apply) and (
             node.name in _BRANCHING or (node.name in {"max", "min"} and not is_index(node))
@@ -201,15 +194,20 @@ class Evaluator:
         name, args, algebra = node.name, node.args, self._algebra
         if name == "select":
             return self._select(node, place)
-        if name in COMPARISONS:
-            return self._comparison(node, place)
-        if name in {"and", "or", "not"}:
-            return self._logic(node, place)
+        if name in COMPARISONS or name in {"and", "or", "not"}:
+            # 1 where a condition on positions holds
+            if not node.reads and all(map(is_integral, args if name in COMPARISONS else ())):
+                with suppress(NotAffine):
+                    return algebra.number(ONE, self.where(place, node, True).domain)
+            return self._comparison(node, place) if name in COMPARISONS else self._logic(node, place)
         if name.startswith("convert:"):
             return self._convert(node, place)
         dtype = self.dtype(node)
         if dtype is DType.BOOL and name in {"+", "*"}:
-            return self._of_truths(node, place)
+            if any(self.dtype(arg) is not DType.BOOL for arg in args):
+                raise Unsolved("arithmetic on truth values and numbers")
+            # a sum is true where one of them is, a product where all are
+            return self._apply(raw_apply("or" if name == "+" else "and", *args), place)
         if dtype is not None and dtype.is_integer:
             return self._of_integers(node, dtype, place)
         if name in {"+", "*"}:
@@ -233,12 +231,6 @@ class Evaluator:
             return self._functions.largest([(value, place.domain, 0), (negated(value), place.domain, 0)], place.domain)
         return self._functions.applied(name, [self._typed(arg, dtype, place) for arg in args], place.domain)
 
-    def _of_truths(self, node: Apply, place: Place) -> Sum:
-        """A sum of truth values is true where one of them is, a product where all are."""
-        if any(self.dtype(arg) is not DType.BOOL for arg in node.args):
-            raise Unsolved("arithmetic on truth values and numbers")
-        return self._logic(raw_apply("or" if node.name == "+" else "and", *node.args), place)
-
     def _of_integers(self, node: Apply, dtype: DType, place: Place) -> Sum:
         """Modulo 2^bits of the type: what is no sum and no product is a function of ring elements of which little is known."""
         name, args, whole, domain = node.name, node.args, self._whole, place.domain
@@ -258,7 +250,11 @@ class Evaluator:
             if isinstance(args[0], Apply) and args[0].name == "abs":
                 return values[0]  # also where it is the smallest number, whose opposite is itself
             members = [(values[0], domain, 0), (negated(values[0]), domain, 0)]
-            return self._functions.largest(members, domain, f"largest:{dtype}") if is_signed(dtype) else values[0]
+            return (
+                self._functions.largest(members, domain, f"largest:{dtype}")
+                if dtype in TypeClass.SIGNED.members
+                else values[0]
+            )
         quotient = isinstance(args[0], Apply) and args[0].name.partition(":")[0] in {"/", "quotient"}
         if name in _ROUNDING and (name == "trunc" or not quotient):
             return values[0]
@@ -317,9 +313,6 @@ class Evaluator:
 
     def _comparison(self, node: Apply, place: Place) -> Sum:
         """A truth value: 1 where it holds."""
-        known = self._about_positions(node, place)
-        if known is not None:
-            return known
         # the type in which both are compared is that of their sum
         dtype = self.dtype(raw_apply("+", *node.args))
         if node.name in {"==", "!="}:
@@ -345,13 +338,10 @@ class Evaluator:
         """Return whether a value is surely one of the type: a number that is larger may be compared as it is."""
         if self.dtype(node) is not None or dtype is DType.I64:
             return True
-        low, high = ends(dtype)
+        low, high = integer_range(dtype)
         return isinstance(node, Num) and (is_infinite(node) or low <= node.value <= high)
 
     def _logic(self, node: Apply, place: Place) -> Sum:
-        known = self._about_positions(node, place)
-        if known is not None:
-            return known
         parts = [self.truth(arg, place) for arg in node.args]
         if node.name == "not":
             return self._not(parts[0], place)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
-from dslc.analysis.conditions import Case
+from dslc.analysis.conditions import Case, unknowns
 from dslc.analysis.poly import atom
 from dslc.ir.graph import Value, topological
-from dslc.ir.scalar import Iter, Scalar, Sym, apply, as_scalar, rebuild, walk
+from dslc.ir.scalar import Iter, Scalar, Sym, apply, as_scalar, rebuild
 from dslc.prove.exact.equations import facts, named, solved
 from dslc.prove.exact.inline import Inliner
 from dslc.prove.exact.radix import Radix, flattened, named_places, quotient_by_size, quotients_left
@@ -136,5 +136,4 @@ class ComparisonProblem:
 
 def symbols(roots: Iterable[Scalar]) -> list[Sym]:
     """The sizes that expressions are about, by name."""
-    found = {node for root in roots for node in walk(root) if isinstance(node, Sym)}
-    return sorted(found, key=lambda s: s.name)
+    return sorted(unknowns(*roots), key=lambda s: s.name)

@@ -6,18 +6,12 @@ Products of sizes are unknowns of their own; which ones are needed shows while t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.poly import Monomial, monomial_of
 from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, num, walk
-from dslc.prove.exact.affine import (
-    Affine,
-    MissingUnknown,
-    NotAffine,
-    largest_first,
-    strides,
-)
+from dslc.prove.exact.affine import Affine, MissingUnknown, NotAffine, largest_first, strides
 from dslc.prove.exact.definedness import DefinedElements
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
@@ -76,10 +70,7 @@ class Question:
         self.functions.algebra = self._algebra
         self._evaluator = Evaluator(self.affine, self.functions, self.problem.inputs, self.layouts, self._ranges)
         self._defined = DefinedElements(self._evaluator, self.functions)
-        self._sizes = self._possible_sizes()
-
-    def _possible_sizes(self) -> Any:
-        """The sizes that satisfy the conditions, as far as they are affine (a set without dimensions)."""
+        # the sizes that satisfy the conditions, as far as they are affine (a set without dimensions)
         total = self.frame.universe(0)
         missing: dict[Monomial, None] = {}
         for condition in (*self._conditions, *self._bounds()):
@@ -91,7 +82,7 @@ class Question:
                 missing.update(dict.fromkeys(found.monomials))
         if missing:
             raise MissingUnknown(*missing)
-        return coalesced(total)
+        self._sizes = coalesced(total)
 
     def _bounds(self) -> Iterator[Scalar]:
         for monomial in self.monomials:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import count
 
-from dslc.analysis.conditions import Case
+from dslc.analysis.conditions import Case, unknowns
 from dslc.analysis.poly import (
     COMPARISONS,
     Monomial,
@@ -70,8 +69,7 @@ class _Facts:
 
     def about(self, *scalars: Scalar) -> Case:
         """The facts that are connected with some expressions by common unknowns."""
-        names = {part for scalar in scalars for part in walk(scalar) if isinstance(part, Sym)}
-        reached = frozenset().union(*(self._group.get(name, _NONE) for name in names))
+        reached = frozenset().union(*(self._group.get(name, _NONE) for name in unknowns(*scalars)))
         if reached not in self._found:
             self._found[reached] = Case(*(
                 tuple(poly for poly in polys if not _unknowns(poly) or _unknowns(poly) & reached)
@@ -85,7 +83,7 @@ _NONE: frozenset[Sym] = frozenset()
 
 @lru_cache(maxsize=1 << 14)
 def _unknowns(poly: Poly) -> frozenset[Sym]:
-    return frozenset(part for factor in poly.atoms for part in walk(factor) if isinstance(part, Sym))
+    return unknowns(*poly.atoms)
 
 
 class Radix:
@@ -467,7 +465,7 @@ def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] |
 
     def leaf(node: Scalar) -> Scalar | None:
         if isinstance(node, Apply) and node.name in COMPARISONS and not node.reads and quotient_by_size(node):
-            at = _iterators(node)
+            at = tuple(_by_name(node.free))
             shape = _shape(node)
             if shape not in truths:
                 truths[shape] = len(inputs)
@@ -476,18 +474,14 @@ def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] |
         if isinstance(node, Read) and any((node.operand, axis) in places for axis in range(len(node.index))):
             index: list[Scalar] = []
             for axis, part in enumerate(node.index):
-                index.extend(_iterators(part) if (node.operand, axis) in places else (rebuild(part, leaf, memo),))
+                index.extend(_by_name(part.free) if (node.operand, axis) in places else (rebuild(part, leaf, memo),))
             return read(node.operand, tuple(index), None if node.other is None else rebuild(node.other, leaf, memo))
         return None
 
     return [rebuild(root, leaf, memo) for root in roots]
 
 
-def _iterators(node: Scalar) -> tuple[Iter, ...]:
-    return tuple(sorted(node.free, key=lambda it: it.name))
-
-
 def _shape(node: Scalar) -> Scalar:
     """The expression without the names of its iterators."""
-    names: dict[Scalar, Scalar] = {it: iterator(f"#{k}") for k, it in zip(count(), _iterators(node), strict=False)}
+    names: dict[Scalar, Scalar] = {it: iterator(f"#{k}") for k, it in enumerate(_by_name(node.free))}
     return rebuild(node, names.get)

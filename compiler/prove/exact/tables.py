@@ -64,15 +64,12 @@ def without_tables(
     memo: dict[Scalar, Scalar] = {}
 
     def leaf(node: Scalar) -> Scalar | None:
-        if isinstance(node, Reduce) and node.kind == "sum" and _operands(node) <= real and _total(node):
-            return _Flat(extents).contracted(node)
-        return None
+        if not (isinstance(node, Reduce) and node.kind == "sum" and _total(node)):
+            return None
+        read = {each.operand for each in walk(node) if isinstance(each, Read)}
+        return _Flat(extents).contracted(node) if read <= real else None
 
     return [rebuild(root, leaf, memo) for root in roots]
-
-
-def _operands(node: Scalar) -> set[int]:
-    return {each.operand for each in walk(node) if isinstance(each, Read)}
 
 
 def _total(node: Scalar) -> bool:
@@ -97,9 +94,14 @@ class _Flat:
             if not isinstance(extent, Num) or any(it in each.free for each in (*self.wheres, *self.iters.values())):
                 continue
             own = [factor for factor in self.factors if it in factor.free]
-            if len(own) < 2 or not all(isinstance(each, Table) and _once(each, it) for each in own):
+            tables = [each for each in own if isinstance(each, Table)]
+            if (
+                len(own) < 2
+                or any([at for at in each.index if it in at.free] != [it] for each in tables)
+                or tables != own
+            ):
                 continue
-            found = _sum_over([each for each in own if isinstance(each, Table)], it, int(extent.value))
+            found = _sum_over(tables, it, int(extent.value))
             if found is None:
                 continue
             self.factors = [each for each in self.factors if it not in each.free]
@@ -148,18 +150,13 @@ class _Flat:
         return table(nested(array.tolist()), index)
 
 
-def _once(node: Table, it: Iter) -> bool:
-    return [place for place in node.index if it in place.free] == [it]
-
-
-def _exact(number: Any) -> Fraction | None:
-    return from_number(number).number
+_exact = np.frompyfunc(lambda number: from_number(number).number, 1, 1)
 
 
 def _sum_over(tables: Sequence[Table], it: Iter, extent: int) -> _Dense | None:
     """The sum over an iterator of the product of tables; equal positions are one."""
     try:
-        arrays = [np.frompyfunc(_exact, 1, 1)(np.array(each.values, dtype=object)) for each in tables]
+        arrays = [_exact(np.array(each.values, dtype=object)) for each in tables]
     except NotRational:
         return None
     sizes: dict[Scalar, int] = {it: extent}

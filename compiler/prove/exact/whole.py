@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.dtype import DTYPES, DType, TypeClass, holds
 from dslc.prove.exact.coefficient import ONE, from_number
-from dslc.prove.exact.element_types import composes, constant, holds, is_signed
+from dslc.prove.exact.element_types import composes, constant
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.terms import Atom, Sum, Term, Unsolved, negated
 
@@ -37,7 +37,7 @@ class Whole:
         normal = self._algebra.normal(b)
         alone = len(normal) == 1 and not normal[0].atoms and domain.is_subset(normal[0].map.domain())
         by = normal[0].coefficient.number if alone else None
-        if by == 1 or (by == -1 and is_signed(dtype)):
+        if by == 1 or (by == -1 and dtype in TypeClass.SIGNED.members):
             return a if by == 1 else negated(a)
         return self.applied("quotient" + marks, dtype, [a, b], domain)
 

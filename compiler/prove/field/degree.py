@@ -15,9 +15,7 @@ from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, rebuild
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table
 
 # on integers and fractions these are computed, on elements of the field they are no polynomials
-_EXACT = frozenset(
-    {"max", "min", "abs", "sign", "floor", "ceil", "round", "trunc", "//", "%", "and", "or", "not", *COMPARISONS}
-)
+_EXACT = frozenset("max min abs sign floor ceil round trunc // % and or not".split()) | COMPARISONS.keys()
 
 
 @dataclass(frozen=True, slots=True)

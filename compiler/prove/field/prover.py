@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dslc.analysis.reads import computed
 from dslc.interpret.check_rule import WrongCorrection, difference, draw, own_corrections, roomy, wrong_correction
 from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.draws import ORDINARY, InstanceDraws
@@ -22,9 +23,9 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown, term_choices
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DType
-from dslc.ir.graph import ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, walk
-from dslc.prove.counterexample import outside, replayed, sides, smaller_counterexample, types_differ
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Apply
+from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.field.degree import difference_degree
 from dslc.prove.partial.rules import ROOMY, most_often, partial_verdict
@@ -156,8 +157,7 @@ def compare_instance(
     mistyped = types_differ(instance, drawn)
     if mistyped is not None:
         return ComparedInstance("types", counterexample=mistyped)
-    names, left, right = sides(instance)
-    return compare_values(rules, left, right, names, instance.inputs, rng, drawn)
+    return compare_values(rules, *instance.sides, tuple(instance.left), instance.inputs, rng, drawn)
 
 
 def compare_values(
@@ -177,7 +177,7 @@ def compare_values(
     sides = scopes[: len(left)], scopes[len(left) :]
     if sides[0] == sides[1]:
         return ComparedInstance("field", 0.0)
-    out = outside(rules, left, right, names, inputs, rng, drawn)
+    out = outside(rules, *sides, names, inputs, rng, drawn)
     if out is not None:
         return ComparedInstance("field", counterexample=out)
     degree = difference_degree(*sides)
@@ -199,9 +199,7 @@ def compare_values(
             return ComparedInstance("none")
         if not any(verdicts):
             # what a conversion rounds may be less than the comparison of floats tolerates
-            bodies = [n.scope.body for n in topological(each.node for each in scopes) if isinstance(n, ScopeNode)]
-            applied = (part.name for body in bodies for part in walk(body) if isinstance(part, Apply))
-            converts = any(name.startswith("convert:") for name in applied)
+            converts = any(isinstance(each, Apply) and each.name.startswith("convert:") for each in computed(scopes))
             shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if converts else None
             return ComparedInstance("floats") if shown is None else ComparedInstance("field", counterexample=shown)
     counterexample = replayed(rules, left, right, names, inputs, rng, drawn, certain)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from dslc.interpret.draft import guards_in, names_in
 from dslc.prove.instances.axis_sets import (
     LOOSE,
     AllAxes,
@@ -31,7 +32,6 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.library import Rules
 from dslc.semantics.operator_env import declare
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1
 
@@ -92,7 +92,7 @@ class Operators(Values):
         for keyword in expr.kwargs:
             if keyword.name not in kinds:
                 raise NotRankPolymorphic  # an attribute that is not declared
-            self.meant(keyword.value, kinds[keyword.name], operands, env)
+            self.meant(keyword.value, kinds[keyword.name], env)
             at = _literal(keyword.value) if kinds[keyword.name].type.name == "axis" else None
             given[keyword.name] = ("", self.value(keyword.value, env) if at is None else Fixed(at))
         for name in kinds if expr.rest is not None else ():
@@ -102,11 +102,11 @@ class Operators(Values):
         out = {}
         for name, (full, value) in given.items():
             if isinstance(value, Unknown):
-                value = self.drawn(full or value.name, kinds[name], operands, env)
+                value = self.drawn(full or value.name, kinds[name], env)
             out[name] = self.checked(kinds[name], value, operands)
         return out
 
-    def meant(self, value: t.Expr, attr: t.Attr, operands: list[Tensor | None], env: AxisEnv) -> None:
+    def meant(self, value: t.Expr, attr: t.Attr, env: AxisEnv) -> None:
         """Binds the names in a list that nothing has said yet."""
         if not isinstance(value, t.ListExpr):
             return
@@ -115,9 +115,9 @@ class Operators(Values):
             if isinstance(inner, t.Name) and isinstance(self.value(inner, env), Unknown):
                 names = ("axes", "axis") if attr.type.name in _LISTED else ("ints", "int")
                 kind = replace(attr.type, name=names[not isinstance(element, t.Pack)], dims=None)
-                self.drawn(inner.id, replace(attr, type=kind), operands, env)
+                self.drawn(inner.id, replace(attr, type=kind), env)
 
-    def drawn(self, name: str, attr: t.Attr, operands: list[Tensor | None], env: AxisEnv) -> Any:
+    def drawn(self, name: str, attr: t.Attr, env: AxisEnv) -> Any:
         """The kind of an attribute that may have any value."""
         if not env.rule:
             raise NotRankPolymorphic  # `{name}` has no value
@@ -198,7 +198,7 @@ class Operators(Values):
         if any(param.star for param in params) or len(operands) > len(params):
             raise NotRankPolymorphic  # any number of tensors
         env = AxisEnv(op.module, dict(attrs))
-        conditions = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+        conditions = guards_in(op.syntax.statements)
         for param, operand in itertools.zip_longest(params, operands, fillvalue=None):
             assert param is not None
             if operand is None and param.default is None:
@@ -265,7 +265,7 @@ class Operators(Values):
             self.spaces.loosen()
         return Entries(sets, given=True)
 
-    def bind_equal(self, conditions: list[t.Expr], env: AxisEnv) -> None:
+    def bind_equal(self, conditions: Sequence[t.Expr], env: AxisEnv) -> None:
         """`R == kernel` says what R is."""
         for condition in conditions:
             if isinstance(condition, t.Compare) and condition.ops == ("==",):
@@ -306,15 +306,12 @@ class Operators(Values):
         self.number(self.value(statement.value, inner))
         return Tensor(tuple(out), flat)
 
-    def fitted(self, dims: tuple[t.Expr, ...], operand: Tensor, conditions: list[t.Expr], env: AxisEnv) -> None:
+    def fitted(self, dims: tuple[t.Expr, ...], operand: Tensor, conditions: Sequence[t.Expr], env: AxisEnv) -> None:
         """Binds the names of a type to the shape of an operand."""
         sets = self.sets(operand)
         packs = [k for k, dim in enumerate(dims) if isinstance(dim, t.Pack)]
-        for dim in dims:
-            for name in (
-                node.id for node in walk_expr(dim) if isinstance(node, t.Name) and not isinstance(dim, t.Pack)
-            ):
-                self.number(env.values.setdefault(name, NUMBER))
+        for name in names_in(tuple(dim for dim in dims if not isinstance(dim, t.Pack))):
+            self.number(env.values.setdefault(name, NUMBER))
         if len(packs) == 2 and len(dims) == 3 and packs == [0, 2] and self.cut(dims, sets, conditions, env):
             return
         before = packs[0] if packs else len(dims)
@@ -327,7 +324,7 @@ class Operators(Values):
         for k in packs:
             self.packed(dims[k], inside, env, operand.flat)
 
-    def cut(self, dims: tuple[t.Expr, ...], sets: AxisSets, conditions: list[t.Expr], env: AxisEnv) -> bool:
+    def cut(self, dims: tuple[t.Expr, ...], sets: AxisSets, conditions: Sequence[t.Expr], env: AxisEnv) -> bool:
         """`[*L, A, *R]` where `rank(L) == axis`: whether a guard says so."""
         first = dims[0].value if isinstance(dims[0], t.Pack) else None
         for condition in conditions:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dslc.interpret.draft import guards_in, names_in
 from dslc.ir.dtype import DTYPES
 from dslc.prove.instances.axis_operators import Operators, UnknownFlag
 from dslc.prove.instances.axis_sets import (
@@ -34,7 +35,7 @@ from dslc.prove.instances.axis_sets import (
     Truth,
 )
 from dslc.prove.instances.axis_values import NUMBER, ONE, AxisEnv
-from dslc.prove.instances.batches import broadcast_guards, guards_of, padded
+from dslc.prove.instances.batches import broadcast_guards, padded
 from dslc.prove.terms import unknown_operators
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.walk import walk_expr
@@ -134,18 +135,12 @@ class _Rule(Operators):
             if param.star or param.type is None or param.type.dims is None:
                 raise NotRankPolymorphic  # a parameter without a type
             env.values.setdefault(param.type.name, NUMBER)
-            if not self.longest.keys() & {node.id for node in walk_expr(param.type.dims) if isinstance(node, t.Name)}:
+            if not self.longest.keys() & names_in(param.type.dims):
                 env.values[param.name] = Tensor(self.declared(param.type.dims, env))
-        guards = [
-            condition
-            for statement in syntax.left
-            if isinstance(statement, t.Where)
-            for condition in statement.conditions
-        ]
         self.broadcasting(env)
         for statement in syntax.left:
             self.statement(statement, env)
-        for guard in guards:
+        for guard in guards_in(syntax.left):
             self.guard(guard, env)
         left = [env.values[name] for name in syntax.outputs]
         inner = env.child()
@@ -184,9 +179,7 @@ class _Rule(Operators):
                 found = Entries(self.spaces.loosen())
             own = env.values[pack] = Entries(self.sets(found), True, self.flat(found))
             for param in self.sub.syntax.params:
-                if param.type is not None and any(
-                    isinstance(node, t.Name) and node.id == pack for node in walk_expr(param.type)
-                ):
+                if param.type is not None and pack in names_in(param.type):
                     env.values[param.name] = Tensor(own.sets, own.flat)
 
     def counts(self) -> None:
@@ -208,7 +201,7 @@ class _Rule(Operators):
                 known = env.values.setdefault(inner.id, Entries((Pack(inner.id),), sizes=True))
                 out += self.sets(known)
             else:
-                for name in (node.id for node in walk_expr(inner) if isinstance(node, t.Name)):
+                for name in names_in(inner):
                     env.values.setdefault(name, NUMBER)
                 for slot in inner.slots if isinstance(inner, t.TupleExpr) else (inner,):
                     self.number(self.value(slot, env))
@@ -318,7 +311,13 @@ class _Rule(Operators):
                     raise NotRankPolymorphic  # how many axes there are
                 return
             if isinstance(one, AxisList | AllAxes) and isinstance(other, AxisList | AllAxes):
-                self.equal_lists(one, other)
+                # equal lists of positions in one list are lists of the same axes
+                if isinstance(one, AllAxes):
+                    one, other = other, one
+                if isinstance(one, AllAxes):
+                    raise NotRankPolymorphic  # how many axes there are
+                self.spaces.aim(one, other.sets if isinstance(other, AllAxes) else self.spaces.target(other))
+                self.spaces.declare_equal(one.sets, other.sets)
                 return
             if isinstance(one, Entries) and isinstance(other, Entries):
                 self.spaces.unify(one.sets, other.sets, equal_length=True)
@@ -327,27 +326,15 @@ class _Rule(Operators):
         if not isinstance(found, Number | Truth | Entries) or (isinstance(found, Number) and found.folded):
             raise NotRankPolymorphic  # a guard that is not understood
 
-    def equal_lists(self, one: AxisList | AllAxes, other: AxisList | AllAxes) -> None:
-        """Equal lists of positions in one list are lists of the same axes."""
-        if isinstance(one, AllAxes):
-            one, other = other, one
-        if isinstance(one, AllAxes):
-            raise NotRankPolymorphic  # how many axes there are
-        target = other.sets if isinstance(other, AllAxes) else self.spaces.target(other)
-        self.spaces.aim(one, target)
-        self.spaces.declare_equal(one.sets, other.sets)
-
     def defines(self, condition: t.Compare, env: AxisEnv) -> bool:
         """`c * prod(S) == 1` for a number c that stands in no other guard and in no type: at every rank there is such a c."""
         for product, other in (condition.operands, condition.operands[::-1]):
             if not (isinstance(product, t.Binary) and product.op == "*" and isinstance(product.left, t.Name)):
                 continue
             name, folded = product.left.id, self.value(product.right, env)
-            guards = [c for s in self.sub.syntax.left if isinstance(s, t.Where) for c in s.conditions]
-            types = [param.type for param in self.sub.syntax.params]
-            uses = sum(
-                isinstance(node, t.Name) and node.id == name for node in walk_expr((tuple(guards), tuple(types)))
-            )
+            syntax = self.sub.syntax
+            every = walk_expr((guards_in(syntax.left), tuple(param.type for param in syntax.params)))
+            uses = sum(isinstance(node, t.Name) and node.id == name for node in every)
             free = isinstance(other, t.Int) and other.value == 1 and uses == 1 and env.module is self.sub.module
             if free and isinstance(folded, Number) and folded.folded:
                 return True
@@ -359,7 +346,7 @@ def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
     only = padded(sub)
     return {
         arg.id: target
-        for call, target in broadcast_guards(guards_of(sub))
+        for call, target in broadcast_guards(guards_in(sub.syntax.left))
         if target in call.args and len(call.args) == 2
         for arg in call.args
         if isinstance(arg, t.Name) and arg.id in only

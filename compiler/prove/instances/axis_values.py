@@ -87,12 +87,10 @@ class Lists:
 
     def f_take(self, values: Any, count: Any) -> Entries:
         """The entries in front, for as many axes as there are of some."""
-        front, _ = self.halves(values, count)
-        return Entries(front)
+        return Entries(self.halves(values, count)[0])
 
     def f_drop(self, values: Any, count: Any) -> Entries:
-        _, back = self.halves(values, count)
-        return Entries(back)
+        return Entries(self.halves(values, count)[1])
 
     def halves(self, values: Any, count: Any) -> tuple[AxisSets, AxisSets]:
         if not isinstance(count, Count) or not isinstance(values, Entries):
@@ -195,7 +193,7 @@ class Lists:
             return Entries(())
         return Entries(self.spaces.unify(self.sets(index)[-len(sets) :], sets))
 
-    def f_permute(self, values: Any, by: Any) -> Entries | AxisList:
+    def f_permute(self, values: Any, by: Any, *, back: bool = False) -> Entries | AxisList:
         self.shown = True
         if isinstance(by, Entries) and isinstance(values, Entries) and self.fixed(by):
             # of places that are no axes
@@ -204,21 +202,15 @@ class Lists:
             return self.entries(values, by.sets)
         if not isinstance(by, AxisList):
             raise NotRankPolymorphic  # no permutation
-        values = self.entries(values, None)
+        values = self.entries(values, by.sets if back else None)
+        if back:
+            self.spaces.unify(self.sets(values), by.sets, equal_length=True)
+            return self.like(values, self.spaces.target(by))
         self.spaces.aim(by, self.sets(values), equal_length=True)
         return self.like(values, by.sets)
 
     def f_unpermute(self, values: Any, by: Any) -> Entries | AxisList:
-        self.shown = True
-        if isinstance(by, Entries):
-            return self.f_permute(values, by)
-        if isinstance(by, AllAxes):
-            return self.entries(values, by.sets)
-        if not isinstance(by, AxisList):
-            raise NotRankPolymorphic  # no permutation
-        values = self.entries(values, by.sets)
-        self.spaces.unify(self.sets(values), by.sets, equal_length=True)
-        return self.like(values, self.spaces.target(by))
+        return self.f_permute(values, by, back=True)
 
     def entries(self, values: Any, sets: AxisSets | None) -> Entries | AxisList:
         """A list; that of all positions as a list of positions in itself, whichever of as many entries that is."""
@@ -515,8 +507,7 @@ class Values(Lists, ABC):
             self.spaces.aim(at, base.sets)
             self.apart = self.apart or isinstance(base, AxisList) or at.axis != _HERE
             return NUMBER if isinstance(base, Entries) else Place(at.axis, base.target)
-        fixed = isinstance(base, Entries) and all(isinstance(each, One) for each in base.sets)
-        if not fixed or not isinstance(expr.subs[0], t.Int):
+        if not (isinstance(base, Entries) and self.fixed(base)) or not isinstance(expr.subs[0], t.Int):
             raise NotRankPolymorphic  # an entry by its number
         return NUMBER
 

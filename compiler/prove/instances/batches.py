@@ -10,6 +10,8 @@ import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dslc.analysis.reads import computed
+from dslc.interpret.draft import guards_in, names_in
 from dslc.ir import scalar
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import Constant, Input, Node, Scope, ScopeNode, Value, rebuild, retyped, scope_value, topological
@@ -38,16 +40,11 @@ def broadcast_guards(conditions: Iterable[t.Expr]) -> Iterator[tuple[t.Call, t.E
                     yield call, other
 
 
-def guards_of(sub: SubstitutionDef) -> list[t.Expr]:
-    """The guards of the left side."""
-    return [c for statement in sub.syntax.left if isinstance(statement, t.Where) for c in statement.conditions]
-
-
 def fitted(sub: SubstitutionDef) -> set[str]:
     """Packs that a guard lets broadcast to a shape which other names give: longer ones never fit."""
     found = set()
-    for call, other in broadcast_guards(guards_of(sub)):
-        found |= {arg.id for arg in call.args if isinstance(arg, t.Name)} - _names(other)
+    for call, other in broadcast_guards(guards_in(sub.syntax.left)):
+        found |= {arg.id for arg in call.args if isinstance(arg, t.Name)} - names_in(other)
     return found & set(packs_of(sub))
 
 
@@ -63,17 +60,13 @@ def padded(sub: SubstitutionDef) -> frozenset[str]:
     }
     asked = [node for node in walk_expr(uses) if isinstance(node, t.Call) and node.function in {"broadcast", "rank"}]
     for name in packs_of(sub):
-        own = [param for param in sub.syntax.params if name in _names(param.type)]
+        own = [param for param in sub.syntax.params if name in names_in(param.type)]
         whole = all(_whole_pack(param) == name for param in own)
         inside = sum(_count(node, {name}) for node in asked)
         names = {param.name for param in own}
         if whole and inside == _count(uses, {name}) and _only_broadcast(sub.module, uses, names, terms):
             found.add(name)
     return frozenset(found)
-
-
-def _names(node: object) -> set[str]:
-    return {part.id for part in walk_expr(node) if isinstance(part, t.Name)}
 
 
 def _count(node: object, names: set[str]) -> int:
@@ -139,8 +132,7 @@ def batches(names: Sequence[str], instances: Sequence[SymbolicInstance], suffici
     """The packs that are batches in all instances that have an axis of them, some of which are of the sufficient rank."""
     left = {name for name in names if any(each.ranks[name] >= sufficient for each in instances)}
     for each in instances:
-        nodes = topological(value.node for value in (*each.left, *each.right))
-        parts = (part for node in nodes if isinstance(node, ScopeNode) for part in walk(node.scope.body))
+        parts = computed((*each.left, *each.right))
         unknown = each.mixing or any(isinstance(part, Sym) and part.name in each.entries for part in parts)
         broken = _every(each) if unknown else AxisTrace(each, ones=not each.listed).broken
         left -= set(map(_pack, broken))

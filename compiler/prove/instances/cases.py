@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dslc.analysis.conditions import TRUE, Case, both, cases
+from dslc.analysis.conditions import TRUE, Case, both, cases, unknowns
 from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial
 from dslc.analysis.prove import nonnegative
 from dslc.ir.dtype import DType
@@ -217,13 +217,8 @@ class AssumedCase:
         return whole
 
     def dtype_of(self, number: Scalar) -> DType:
-        names = [node for node in walk(number) if isinstance(node, Sym)]
-        exact = is_index(number) and not any(name in self.reals for name in names)
-        return (
-            DType.I64
-            if exact and not any(node.name == "/" for node in walk(number) if isinstance(node, Apply))
-            else DType.F32
-        )
+        divided = any(node.name == "/" for node in walk(number) if isinstance(node, Apply))
+        return DType.I64 if is_index(number) and not self.has_real(number) and not divided else DType.F32
 
     # ---- assuming ------------------------------------------------------------------------------------------
 
@@ -346,10 +341,7 @@ class AssumedCase:
         return False
 
 
-@functools.lru_cache(maxsize=1 << 16)
-def _unknown(scalar: Scalar) -> frozenset[Sym]:
-    """The unknowns of an expression."""
-    return frozenset(node for node in walk(scalar) if isinstance(node, Sym))
+_unknown = functools.lru_cache(maxsize=1 << 16)(unknowns)
 
 
 def _connected(facts: tuple[Scalar, ...], goal: Scalar) -> tuple[Scalar, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from dslc.analysis.conditions import unknowns
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, walk
+from dslc.ir.scalar import Apply, Iter, Scalar, Sym, walk
 from dslc.prove.instances.cases import AssumedCase, Restart
 from dslc.semantics.values import Numbers
 
@@ -127,22 +128,27 @@ def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice
     """
     steps: set[str] = set()
     reals: set[str] = set()
-    assumed = {
-        facts.reals[node]
-        for condition in facts.conditions
-        for node in walk(condition)
-        if isinstance(node, Sym) and node in facts.reals
-    }
+    assumed = {facts.reals[node] for node in unknowns(*facts.conditions) & facts.reals.keys()}
     nodes = [node for node in topological(value.node for value in outputs) if isinstance(node, ScopeNode)]
     extents = {size.name for node in nodes for size in node.scope.extents if isinstance(size, Sym)}
     for node in nodes:
         for root in (node.scope.body, *(e for e in node.scope.extents if isinstance(e, Scalar))):
             sums = {arg for part in walk(root) if isinstance(part, Apply) and part.name == "+" for arg in part.args}
             for part in walk(root):
-                if isinstance(part, Apply):
-                    _check_part(part, facts, steps, reals)
-                    if part.name == "*" and part not in sums and not _reads(part):
-                        _step(part.free, _names(part), facts, steps)
+                if not isinstance(part, Apply) or part.reads:
+                    continue
+                if part.name == "+" and part.free:
+                    factors: dict[frozenset[Iter], set[str]] = {}
+                    for term in part.args:
+                        factors.setdefault(term.free, set()).update(_names(term))
+                    for iters, names in factors.items():
+                        _step(iters, names, facts, steps)
+                if part.name in {"//", "%"} and len(part.args) == 2:
+                    _step(part.args[1].free or part.args[0].free, _names(part.args[1]), facts, steps)
+                if part.name in _DECIDING:
+                    reals |= {facts.reals[node] for node in unknowns(part) & facts.reals.keys()}
+                if part.name == "*" and part not in sums:
+                    _step(part.free, _names(part), facts, steps)
     steps -= {facts.integers[name] for name in extents & set(facts.integers)}
     if choice.level == "symbolic":
         choice.multiplied |= steps
@@ -157,22 +163,7 @@ def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice
         raise Restart
 
 
-_DECIDING = frozenset(
-    {"==", "!=", "<", "<=", ">", ">=", "//", "%", "min", "max", "abs", "sign", "floor", "ceil", "round", "trunc"}
-)
-
-
-def _check_part(part: Apply, facts: AssumedCase, steps: set[str], reals: set[str]) -> None:
-    if part.name == "+" and part.free and not _reads(part):
-        factors: dict[frozenset[Iter], set[str]] = {}
-        for term in part.args:
-            factors.setdefault(term.free, set()).update(_names(term))
-        for iters, names in factors.items():
-            _step(iters, names, facts, steps)
-    if part.name in {"//", "%"} and len(part.args) == 2 and not _reads(part):
-        _step(part.args[1].free or part.args[0].free, _names(part.args[1]), facts, steps)
-    if part.name in _DECIDING and not _reads(part):
-        reals |= {facts.reals[node] for node in walk(part) if isinstance(node, Sym) and node in facts.reals}
+_DECIDING = frozenset("== != < <= > >= // % min max abs sign floor ceil round trunc".split())
 
 
 def _step(iters: frozenset[Iter], names: set[str], facts: AssumedCase, steps: set[str]) -> None:
@@ -182,8 +173,4 @@ def _step(iters: frozenset[Iter], names: set[str], facts: AssumedCase, steps: se
 
 
 def _names(scalar: Scalar) -> set[str]:
-    return {node.name for node in walk(scalar) if isinstance(node, Sym)}
-
-
-def _reads(scalar: Scalar) -> bool:
-    return any(isinstance(node, Read) for node in walk(scalar))
+    return {unknown.name for unknown in unknowns(scalar)}

@@ -45,7 +45,7 @@ class Draft(Names):
     #: how many entries lists of any length have in this case
     lengths: dict[str, int] = field(default_factory=dict)
     #: the names that stand in the rule
-    taken: frozenset[str] = frozenset()
+    taken: set[str]
     #: the guards that hold by now, by their positions
     held: set[int] = field(default_factory=set)
     #: names without which a guard, by its position, has no value and binds nothing
@@ -236,7 +236,12 @@ class Draft(Names):
 
     def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: NamePlace) -> Any:
         if attr.type.name in {"axes", "permutation"}:
-            return self._axes_entries(name, place, args[0].type.rank if args else 0)
+            rank = args[0].type.rank if args else 0
+            self.listed = self.mixing = True
+            if not place.starred:
+                return self.path.pick(("axis", name), tuple(range(rank)))
+            lists = [p for n in range(rank - place.siblings + 1) for p in permutations(range(rank), n)]
+            return self.path.pick(("axes", name), lists)
         hints = operator_hints(op).get(attr.name, ())
         if not place.starred:
             return self.integer(name, hints=hints)
@@ -252,13 +257,6 @@ class Draft(Names):
         most = self.choice.lists[name] = max(MOST_LISTED, least + 1)
         self.lengths[name] = self.path.pick(("length", name), tuple(range(least, most + 1)))
         return self.lengths[name]
-
-    def _axes_entries(self, name: str, place: NamePlace, rank: int) -> Any:
-        self.listed = self.mixing = True
-        if not place.starred:
-            return self.path.pick(("axis", name), tuple(range(rank)))
-        lists = [p for n in range(rank - place.siblings + 1) for p in permutations(range(rank), n)]
-        return self.path.pick(("axes", name), lists)
 
     def operand(self, name: str, op: OperatorDef, place: NamePlace) -> Any:
         """A number where a tensor is expected: of the type of the tensors beside it, else of both kinds."""
@@ -292,12 +290,6 @@ class Draft(Names):
         if kind in {"bool", "axis", "axes", "permutation"}:
             return ask((kind, name), values(kind, rank))
         raise Undecided(f"an attribute of the type {kind}")
-
-
-@lru_cache(maxsize=64)
-def names_in(sub: SubstitutionDef) -> frozenset[str]:
-    """The names that stand in a rule."""
-    return frozenset(node.id for node in walk_expr(sub.syntax) if isinstance(node, t.Name))
 
 
 @lru_cache(maxsize=64)

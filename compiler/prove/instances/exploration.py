@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from dslc.errors import DslcError
-from dslc.interpret.draft import rule_text
+from dslc.interpret.draft import names_in, rule_text
 from dslc.interpret.instantiate import show
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
@@ -24,7 +24,7 @@ from dslc.prove.instances.axis_reading import excludes_ranks, sufficient_rank
 from dslc.prove.instances.batches import batches, fitted, packs_of, padded, projects
 from dslc.prove.instances.cases import Again, AssumedCase, Path, Restart, TooMany
 from dslc.prove.instances.choice import LEVELS, Choice, check_numbers, scope_text
-from dslc.prove.instances.draft import Draft, early_calls, names_in
+from dslc.prove.instances.draft import Draft, early_calls
 from dslc.prove.instances.instances import InstanceSet, Labels, SymbolicInstance, Uncovered
 from dslc.prove.instances.maps import by_maps
 from dslc.prove.instances.smaller_ranks import naturally
@@ -331,7 +331,13 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> Symb
     env = Env(sub.module, known)
     env.decls = dict(text.decls)
     draft = Draft(
-        env=env, path=path, assumed=assumed, text=text, choice=choice, taken=names_in(sub), early=early_calls(sub)
+        env=env,
+        path=path,
+        assumed=assumed,
+        text=text,
+        choice=choice,
+        taken=names_in(sub.syntax),
+        early=early_calls(sub),
     )
     for name, op in terms.items():
         draft.bind(name, OperatorRef(op.name))

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from dslc.ir.graph import ScopeNode, Value, topological
+from dslc.analysis.conditions import unknowns
+from dslc.analysis.reads import computed
+from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, walk
 from dslc.ir.sizes import with_sizes
 from dslc.prove.verdict import Verdict
@@ -81,7 +83,7 @@ class SymbolicInstance:
 
 def _unknowns(values: Sequence[Value]) -> tuple[Sym, ...]:
     """The unknowns in the shapes of values."""
-    dims = [size for value in values for size in value.type.shape if isinstance(size, Scalar)]
+    dims = (size for value in values for size in value.type.shape if isinstance(size, Scalar))
     return tuple(dict.fromkeys(node for size in dims for node in walk(size) if isinstance(node, Sym)))
 
 
@@ -129,7 +131,21 @@ def with_numbers(
             tried[names] = found if found is not None and found.answer != "unknown" else None
         return tried[names]
 
-    divisors = _divisors(instance_set)
+    instances = instance_set.instances
+    # the unknown sizes by which positions are divided, those of later parameters first: kernels are small, images are not
+    dividing = {
+        one.name
+        for part in computed(value for each in instances for value in (*each.left, *each.right))
+        if isinstance(part, Apply) and part.name in {"//", "%"} and part.args[0].free
+        for one in unknowns(part.args[1])
+    }
+    place = {
+        size.name: k
+        for each in instances
+        for k, value in reversed(list(enumerate(each.inputs)))
+        for size in _unknowns((value,))
+    }
+    divisors = tuple(sorted(dividing & place.keys(), key=lambda name: (-place[name], name)))
     for names in (_outer(sub, instance_set), *((one,) for one in divisors)):
         found = attempt(names)
         if found is not None:
@@ -172,28 +188,6 @@ def _outer(sub: SubstitutionDef, instance_set: InstanceSet) -> tuple[str, ...]:
         if isinstance(slot, t.Name) and slot.id in known
     ]
     return tuple(dict.fromkeys(names))
-
-
-def _divisors(instance_set: InstanceSet) -> tuple[str, ...]:
-    """The unknown sizes by which positions are divided, those of later parameters first: kernels are small, images are not."""
-    instances = instance_set.instances
-    nodes = topological(value.node for each in instances for value in (*each.left, *each.right))
-    found = {
-        one.name
-        for node in nodes
-        if isinstance(node, ScopeNode)
-        for part in walk(node.scope.body)
-        if isinstance(part, Apply) and part.name in {"//", "%"} and part.args[0].free
-        for one in walk(part.args[1])
-        if isinstance(one, Sym)
-    }
-    place = {
-        size.name: k
-        for each in instances
-        for k, value in reversed(list(enumerate(each.inputs)))
-        for size in _unknowns((value,))
-    }
-    return tuple(sorted((name for name in found if name in place), key=lambda name: (-place[name], name)))
 
 
 def at_numbers(instance: SymbolicInstance, sizes: Mapping[str, int]) -> SymbolicInstance | None:

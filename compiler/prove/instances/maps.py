@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dslc.analysis.conditions import unknowns
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, input_value, retyped, scope_value, topological
 from dslc.ir.scalar import (
@@ -39,7 +40,7 @@ from dslc.semantics.values import numbers_of
 
 LONGEST = 6  #: rank at which a padded list is looked at first
 
-_CONDITIONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "or", "not"})
+_CONDITIONS = frozenset("== != < <= > >= or not".split())
 
 
 class NoMap(Exception):
@@ -126,8 +127,7 @@ class _Work:
         )
 
     def of_axis(self, scalar: Scalar) -> bool:
-        names = (node.name for node in walk(scalar) if isinstance(node, Sym))
-        return any(name in self.own or name.startswith(self.derived) for name in names)
+        return any(each.name in self.own or each.name.startswith(self.derived) for each in unknowns(scalar))
 
     def size(self, size: Dim) -> Dim:
         """A size; one that is computed from those of the axis is unknown, and may be 0."""

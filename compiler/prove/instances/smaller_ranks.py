@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from dslc.analysis.conditions import unknowns
 from dslc.ir.graph import Input, Scope, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, walk
 from dslc.ir.scopes import substitute
@@ -127,9 +128,9 @@ def _has_smaller(
             if isinstance(each, Sym) and each.name in later and each not in sizes
         }
         found: list[tuple[bool, dict[Scalar, Scalar]]] = []
-        if not labels & trace.broken and not any(
-            _mixed({node for node in walk(each) if isinstance(node, Sym)}, unknown) for each in instance.conditions
-        ):
+        # no condition says something of the axis' sizes and of something else
+        asked = map(unknowns, instance.conditions)
+        if not labels & trace.broken and not any(names & unknown and not names <= unknown for names in asked):
             found.append((False, names_after))
         if sizes == {1}:
             found.append((True, names_after))
@@ -144,11 +145,6 @@ def _has_smaller(
                 if sides == (squeezed if ones else plain) and conditions <= assumed:
                     return True
     return False
-
-
-def _mixed(names: set[Sym], sizes: set[Sym]) -> bool:
-    """Return whether a condition on some unknowns says something of the sizes of an axis and of something else."""
-    return bool(names & sizes) and not names <= sizes
 
 
 def _sizes(instance: SymbolicInstance, labels: Collection[str]) -> set[Any]:

@@ -21,11 +21,11 @@ from dslc.prove.instances.instances import SymbolicInstance
 
 # integers that every type has, that every signed type has, and those of booleans
 _COMMON, _SIGNED, _BOOL = range(128), range(-128, 128), range(2)
-_COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or", "not"})
+_COMPARISONS = frozenset("== != < <= > >= and or not".split())
 _SUMS, _EXTREMES = frozenset({"sum", "prod"}), frozenset({"max", "min"})
-_KEEPING = frozenset({"max", "min", "sign", "floor", "ceil", "round", "trunc"})
+_KEEPING = frozenset("max min sign floor ceil round trunc".split())
 # on integers of known sizes these give integers
-_WHOLE = frozenset({"+", "*", "//", "%", "max", "min", "abs", "sign", "floor", "ceil", "round", "trunc"})
+_WHOLE = _KEEPING | {"+", "*", "//", "%", "abs"}
 
 
 class _Made(Flag):

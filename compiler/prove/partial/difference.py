@@ -18,18 +18,19 @@ from math import prod
 
 import numpy as np
 
+from dslc.analysis.reads import inputs_of, reads_at_data
 from dslc.interpret.domain import Redraw
 from dslc.interpret.exact import Exact
 from dslc.interpret.run import InterpretError, run_scopes
-from dslc.ir.graph import Scope, ScopeNode, Value, scope_value, topological
-from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal, walk
+from dslc.ir.graph import Scope, Value, scope_value, topological
+from dslc.ir.scalar import Scalar, apply, num, read, traversal
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
 from dslc.prove.exact.compare import difference as exact_difference
 from dslc.prove.exact.regions import DifferenceRegion
 from dslc.prove.exact.terms import Unsolved
 from dslc.prove.field.degree import degrees
-from dslc.prove.partial.draws import DRAWS, MANY, Draws, NotCompared, WhyUncompared, inputs_of
+from dslc.prove.partial.draws import DRAWS, MANY, Draws, NotCompared, WhyUncompared
 from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
@@ -92,7 +93,7 @@ def difference(
     """
     began = time.perf_counter()
     left, right = expanded(rules, old, new)
-    chooser = _Outside(rules, left, right, seconds) if prove else None
+    chooser = _Outside(left, right, seconds) if prove else None
     # the split points that both programs have together; None where theorem 1 does not apply
     cuts: Sequence[Points | None] = (None,) * len(left)
     if prove:
@@ -110,7 +111,7 @@ def difference(
                 mask, boxes, proved = _smallest((drawn.found,), chooser, number, pieces)
         if drawn.real is not None and evident and not (proved and np.array_equal(mask, drawn.real)):
             mask, boxes, proved = drawn.real, _boxes(drawn.real, pieces), False
-        if not proved and _depends_on_elements((left[number], right[number])):
+        if not proved and reads_at_data((left[number], right[number])):
             raise NotCompared(WhyUncompared.DATA)
         # where laws of functions are needed, elements are equal for other reasons than theorem 1 knows
         agree, boxed, looked = _by_boxes(mask, cuts[number] if drawn.unknown is None and drawn.real is None else None)
@@ -141,12 +142,6 @@ def _boxes(mask: Mask, pieces: int) -> tuple[Box, ...]:
         raise NotCompared(WhyUncompared.PIECES, f"more than {problem.limit}") from None
 
 
-def _depends_on_elements(values: Sequence[Value]) -> bool:
-    """Return whether somewhere is read at positions that are elements: where two programs differ then depends on them."""
-    bodies = [n.scope.body for n in topological(value.node for value in values) if isinstance(n, ScopeNode)]
-    return any(index.reads for body in bodies for part in walk(body) if isinstance(part, Read) for index in part.index)
-
-
 def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | None, int]:
     """Return whether PET's way agrees, the share that it finds, and the number of positions looked at; raises NotCompared."""
     if points is None:
@@ -166,13 +161,12 @@ class _Outside:
     functions occur, the programs are compared with 0 in the place of what is in the boxes, and affine ones on a basis.
     """
 
-    def __init__(self, rules: Rules, left: Sequence[Value], right: Sequence[Value], seconds: float) -> None:
-        self._rules = rules
+    def __init__(self, left: Sequence[Value], right: Sequence[Value], seconds: float) -> None:
         self._sides = list(zip(left, right, strict=True))
         self._seconds = seconds / 2
         self._region: DifferenceRegion | None = None
         with suppress(Unsolved):
-            self._region = exact_difference(rules, left, right, seconds=self._seconds)
+            self._region = exact_difference(left, right, seconds=self._seconds)
 
     def equal(self, number: int, boxes: Sequence[Box]) -> bool:
         """Return whether one output is shown to be equal outside of boxes."""
@@ -185,7 +179,7 @@ class _Outside:
         if region is not None and region.exact:
             return False
         old, new = (restricted(side, boxes, inside=False) for side in (one, other))
-        if isinstance(compare(self._rules, [old], [new], seconds=self._seconds), Equal):
+        if isinstance(compare([old], [new], seconds=self._seconds), Equal):
             return True
         return equal_on_a_basis(one, other, boxes, self._seconds / 2)
 
@@ -199,7 +193,7 @@ def parametric(
     """
     left, right = _expanded(rules, old, new)
     try:
-        return exact_difference(rules, left, right, seconds=seconds)
+        return exact_difference(left, right, seconds=seconds)
     except Unsolved:
         return None
 
@@ -207,7 +201,7 @@ def parametric(
 def equal_everywhere(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> bool:
     """Return whether two programs are shown to be equal at all sizes. Raises NotCompared for other types."""
     left, right = _expanded(rules, old, new)
-    return left == right or isinstance(compare(rules, left, right, seconds=seconds), Equal)
+    return left == right or isinstance(compare(left, right, seconds=seconds), Equal)
 
 
 def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:

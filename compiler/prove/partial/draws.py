@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from dslc.analysis.reads import computed, inputs_of
 from dslc.interpret.check_rule import draw
 from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.field import Field, P, UnknownFunctions
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run_scopes
-from dslc.ir.graph import Input, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Reduce, walk
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Apply, Reduce
 from dslc.prove.field.degree import difference_degree
 from dslc.prove.strided import Mask
 
@@ -31,9 +32,7 @@ REAL_SECONDS = 2.0  #: seconds that these may take
 CHOICES = 64  #: a largest of more elements may hide each of them too long
 CLOSE = 1e-9  #: numbers that differ by less are rounded
 
-_CHOOSING = frozenset({
-    "max", "min", "abs", "sign", "select", "and", "or", "==", "!=", "<", "<=", ">", ">=", "floor", "ceil", "round", "trunc",
-})  # fmt: skip
+_CHOOSING = frozenset("max min abs sign select and or == != < <= > >= floor ceil round trunc".split())
 
 
 class WhyUncompared(Enum):
@@ -212,20 +211,14 @@ def _numbers(value: Value, rng: np.random.Generator, attempt: int) -> Array:
 
 def _choices(outputs: Sequence[Value]) -> int:
     """The number of elements of which one may be chosen: those of a largest, two for each condition; 0 where none is."""
-    nodes = topological(value.node for value in outputs)
     most = 0
-    for part in (part for node in nodes if isinstance(node, ScopeNode) for part in walk(node.scope.body)):
+    for part in computed(outputs):
         if isinstance(part, Reduce) and part.kind in {"max", "min", "any", "all"}:
             sizes = (int(str(size)) if str(size).isdecimal() else CHOICES + 1 for size in part.extents)
             most = max(most, prod(sizes))
         elif isinstance(part, Apply) and part.name in _CHOOSING:
             most = max(most, 2)
     return most
-
-
-def inputs_of(outputs: Sequence[Value]) -> list[Value]:
-    """The tensors that programs are computed of."""
-    return [node.values[0] for node in topological(value.node for value in outputs) if isinstance(node, Input)]
 
 
 def _integers(value: Value, domain: Any, rng: np.random.Generator, attempt: int) -> Array:

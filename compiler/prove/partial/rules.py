@@ -15,7 +15,7 @@ from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown, term_choices
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
-from dslc.prove.counterexample import replayed, sides, types_differ
+from dslc.prove.counterexample import replayed, types_differ
 from dslc.prove.partial.difference import Difference, difference, restricted
 from dslc.prove.partial.draws import NotCompared
 from dslc.prove.verdict import Counterexample, Verdict, milliseconds_since
@@ -79,10 +79,9 @@ def wrongly_corrected(
     `seconds`: of comparing each output; a counterexample is computed only where there is time for it.
     """
     until = time.monotonic() + seconds
-    names, lefts, _ = sides(instance)
     proved = True
     drawn = dict(shown(sub, instance))
-    for name, left, each in zip(names, lefts, found, strict=True):
+    for (name, left), each in zip(instance.left.items(), found, strict=True):
         corrected = instance.corrected.get(name)
         if corrected is None:
             continue
@@ -119,10 +118,9 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
         if mistyped is not None:
             return verdict("differs", counterexample=mistyped)
         count += 1
-        outputs, left, right = sides(instance)
         at = ", ".join(f"{name} = {value}" for name, value in names.items())
         try:
-            found = difference(rules, left, right, seconds=PROOF)
+            found = difference(rules, *instance.sides, seconds=PROOF)
             corrected = wrongly_corrected(rules, sub, instance, found)
         except NotCompared as problem:
             lines[f"not compared at {at} ({problem})"] = 0.0
@@ -130,7 +128,7 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
         if isinstance(corrected, Counterexample):
             return verdict("differs", counterexample=corrected)
         correction = f", its correction is {'proved' if corrected else 'not proved'}" if instance.corrected else ""
-        lines[f"{shares(outputs, found)}{correction} at {at}"] = max(each.share for each in found)
+        lines[f"{shares(tuple(instance.left), found)}{correction} at {at}"] = max(each.share for each in found)
     if not count:
         return verdict("unknown", most_often(reasons))
     largest = sorted(lines, key=lines.__getitem__, reverse=True)
@@ -171,13 +169,12 @@ def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnos
                 break
             if isinstance(instance, Rejected):
                 continue
-            _, left, right = sides(instance)
             for name, own in instance.corrected.items():
                 if own.type != instance.left[name].type:
                     said = f"the correction of `{name}` is {own.type}, and `{name}` is {instance.left[name].type}"
                     return [Diagnostic("E0605", said, sub.syntax.span, counterexample=str(instance))]
             try:
-                found = difference(rules, left, right, prove=False)
+                found = difference(rules, *instance.sides, prove=False)
             except NotCompared:
                 continue
             compared += 1

@@ -29,7 +29,7 @@ from dslc.prove.strided import Mask
 MOST_POINTS = 1 << 22  #: positions and summands that one index or condition is looked at for
 
 # functions of few values, or of truth values: that two of them are equal says little of their arguments
-_COARSE = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "sign", "isnan", "isinf", "//", "%"})
+_COARSE = frozenset("== != < <= > >= and or not sign isnan isinf // %".split())
 
 #: per axis the positions at which a new box begins, without 0
 Points = tuple[tuple[int, ...], ...]

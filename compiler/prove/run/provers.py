@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -37,16 +37,11 @@ from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Typ
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
-if TYPE_CHECKING:
-    from dslc.prove.axioms.prover import AxiomProver
-    from dslc.prove.exact import Effort
-    from dslc.prove.instances.instances import InstanceSet
-
 #: in the order in which they are asked: cheap refutation first, the independent second opinion last
 PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
 
 Definition = SubstitutionDef | PropertyDef
-
+Axioms = Callable[[Rules, SubstitutionDef], Verdict]
 
 SECONDS = 10.0  #: seconds that a comparison may take
 BRIEF = 0.1  #: share of that where another comparison is open already
@@ -65,17 +60,17 @@ def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...
     """The obligations: a substitution itself, or one for each equation of a law."""
     if isinstance(definition, SubstitutionDef):
         return (definition,)
-    return law_substitutions(rules, definition)
+    return law_substitutions(definition)
 
 
 def prover_verdict(
-    rules: Rules, definition: Definition, prover: ProverName, *, seed: int = 0, axioms: AxiomProver | None = None,
+    rules: Rules, definition: Definition, prover: ProverName, *, seed: int = 0, axioms: Axioms | None = None,
     seconds: float = inf, without: Collection[Types] = (), small: bool = True,
 ) -> Verdict:  # fmt: skip
     """One prover's answer, for all equations of a law and all element types that they admit together.
 
     Args:
-        axioms: what is asked where the prover is the one of axioms.
+        axioms: the prover of axioms, where that is asked.
         seconds: see `exact_verdict`.
         without: element types for which the rule is known to be wrong.
         small: whether a small counterexample is looked for; where there is one for other element types, it is not.
@@ -129,7 +124,7 @@ def in_turn(
 
 
 def _by_type(
-    rules: Rules, sub: SubstitutionDef, prover: ProverName, asked: Sequence[Types], seed: int, axioms: AxiomProver | None,
+    rules: Rules, sub: SubstitutionDef, prover: ProverName, asked: Sequence[Types], seed: int, axioms: Axioms | None,
     seconds: float, small: bool,
 ) -> list[tuple[Types, Verdict]]:  # fmt: skip
     """The answers for element types that a rule admits."""
@@ -137,7 +132,7 @@ def _by_type(
         # laws are those of numbers; what they say of integers is not known
         about = [types for types in asked if all(kind is TypeClass.FLOATS for _, kind in types.kinds)]
         assert axioms is not None
-        return [(types, axioms.verdict(rules, sub)) for types in about[:1]]
+        return [(types, axioms(rules, sub)) for types in about[:1]]
     share, scope = min(1.0, CLASSES / max(1, len(asked))), scope_of_types(rules, sub)
     out: list[tuple[Types, Verdict]] = []
     also: frozenset[TypeClass] = frozenset()
@@ -200,9 +195,6 @@ def _opposed(
 
 def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozenset[TypeClass]:
     """The classes of element types in which a rule holds if it does for floats, which `types` are."""
-    from dslc.prove.instances.exploration import instance_set
-    from dslc.prove.instances.instances import Uncovered
-
     if tells_types_apart(sub) or divides(sub):
         return frozenset()
     try:
@@ -248,10 +240,6 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     It also shows that each side of the largest instance equals itself. Sizes for which it finds a difference are replayed in the
     interpreter: what does not differ there is no refutation, and a mistake in a prover.
     """
-    from dslc.prove.exact import Effort
-    from dslc.prove.instances.exploration import instance_set
-    from dslc.prove.instances.instances import Uncovered
-
     began = time.perf_counter()
     seconds = min(seconds / 2, SECONDS)
     together = Effort(TOGETHER * seconds)
@@ -326,7 +314,7 @@ def _on_cover(
             continue
         left, right = zip(*pairs, strict=True)
         limit, reflexive = BRIEF * seconds if undecided else seconds, instance is largest
-        result = compare(rules, left, right, instance.conditions, limit, together, reflexive, habit)
+        result = compare(left, right, instance.conditions, limit, together, reflexive, habit)
         if isinstance(result, Differs) and covered.assumed:
             result = Undecided("the sides differ at numbers of which a guard speaks")
         match result:
@@ -339,7 +327,7 @@ def _on_cover(
                     return Verdict("exact", "unknown", reason=reason)
                 return Verdict("exact", "differs", counterexample=found)
             case Equal():
-                presumes.update((each.value, None) for each in result.presumed)
+                presumes.update(dict.fromkeys(result.presumed))
             case Undecided(reason=reason, places=places):
                 reason = _at(reason, instance.text)
                 undecided.append(Verdict("exact", "unknown", reason=reason, places=places, drawn=instance.drawn))

@@ -71,7 +71,7 @@ def _answer(rules: Rules, task: Task, prover: ProverName, without: Collection[Ty
     if prover == "axioms":
         from dslc.prove.axioms.prover import kept_prover
 
-        axioms = kept_prover(task.milliseconds)
+        axioms = kept_prover(task.milliseconds).verdict
     return prover_verdict(
         rules,
         definition,

@@ -236,7 +236,7 @@ def _is_equal(rules: Rules, fact: Fact) -> bool:
         old, new = expand(rules, fact.old.outputs), expand(rules, fact.new.outputs)
     except (Mismatch, EvalError):
         return False
-    return isinstance(compare(rules, old, new, seconds=PROVING), Equal)
+    return isinstance(compare(old, new, seconds=PROVING), Equal)
 
 
 def _joined(sites: Sequence[MatchSite]) -> MatchSite:

@@ -215,7 +215,7 @@ class _Prover:
             old, new = expand(self._rules, sides.old), expand(self._rules, sides.new)
         except (Mismatch, EvalError):
             return False
-        return isinstance(compare(self._rules, _decimal(old), _decimal(new), seconds=SECONDS), Equal)
+        return isinstance(compare(_decimal(old), _decimal(new), seconds=SECONDS), Equal)
 
     def _computed(self, sides: ClaimSides) -> Agreed | _Failed | None:
         """Both sides on random inputs; None where they are too large, or have no value."""
