@@ -12,10 +12,9 @@ from pathlib import Path
 from dslc.errors import Diagnostic, DslcError
 from dslc.foreign import flexflow, taso, tensat
 from dslc.foreign.counterparts import KNOWN
-from dslc.foreign.decisions import Deciding, KeptVerdicts
+from dslc.foreign.decisions import Deciding, Import, ImportedRule, KeptVerdicts, Outcome, Pending
 from dslc.foreign.duplicates import Seen
-from dslc.foreign.outcomes import Import, ImportedRule, Outcome, Pending
-from dslc.foreign.parallel_operators import AxisOrder, axis_order, undistributed
+from dslc.foreign.flexflow import AxisOrder, axis_order, undistributed
 from dslc.foreign.reverses import documented, merged
 from dslc.foreign.rule import MOST_BYTES as RULE_MOST_BYTES
 from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor, damaged

@@ -36,9 +36,8 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.onnx.access_lines import AxisLine, effort, in_order, lines_of, transposition
-from dslc.onnx.broadcasting import NotLowered, Tensors, below, takes
-from dslc.onnx.external import small_constant
-from dslc.onnx.symbols import Symbols
+from dslc.onnx.broadcasting import NotLowered, Symbols, Tensors, below, takes
+from dslc.onnx.protos import small_constant
 
 #: the first opset in which pads are inputs
 OLDEST = 11

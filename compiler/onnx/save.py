@@ -14,8 +14,7 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from dslc.errors import error
-from dslc.onnx.external import FileRegion, entries, is_external, region
-from dslc.onnx.protos import copy_fields, tensors
+from dslc.onnx.protos import FileRegion, copy_fields, entries, is_external, region, tensors
 from dslc.store import beside, is_stream
 
 #: protobuf messages end at 2 GiB; some room is left for the graph

@@ -24,10 +24,10 @@ from dslc.generate.terms.term import (
     entries,
     input_term,
     inputs,
+    outputs,
     subterms,
     total,
 )
-from dslc.generate.terms.trees import outputs
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import input_value
 from dslc.semantics.apply import apply
