@@ -80,8 +80,7 @@ def command(
     name = _library_name(library, out)
     rules = read_rules(form, file, pairs, numbering)
     if not rules:
-        hint = "nothing was written"
-        raise error("E1001", "the file holds no rules", path=str(file), hint=hint)
+        raise error("E1001", "the file holds no rules", path=str(file), hint="nothing was written")
     origin = file.name if re.fullmatch(r"[\w.,+ -]+", file.name) else f"a {form} file"
     cache = None if no_cache else cache_folder() / "import"
     with CommandBar("importing", quiet or output_format == "json") as bar:

@@ -215,8 +215,7 @@ def _numbers(typing: Typing) -> dict[int, Shape]:
 
 
 def _text(unifier: Unifier, shape: Shape) -> str:
-    dims = [unifier.dim(dim) for dim in unifier.shape(shape).dims]
-    values = [value_of(dim) for dim in dims]
+    values = [value_of(dim) for dim in [unifier.dim(dim) for dim in unifier.shape(shape).dims]]
     return "x".join("?" if value is None else str(value) for value in values) or "one number"
 
 
@@ -356,7 +355,6 @@ def looks_like(data: bytes) -> str:
     if re.match(rb"(#[^\n]*\s+)*dslc \d", text):
         return "dslc"
     # rules of protobuf are parts of number 1, which have a length
-    binary = any(byte < 9 for byte in head)
-    if binary:
+    if any(byte < 9 for byte in head):
         return "taso" if head[:1] == b"\n" else ""
     return "tensat" if b"=>" in text or b"==" in text else ""

@@ -192,8 +192,7 @@ def library_text(
         statuses: what the provers said of each rule; those that are not proved for all shapes are tagged.
         folder: where the file will be; operators defined in files beside it are imported from there.
     """
-    used = [item.op for item in operators_of(found)]
-    operators = short_names(used)
+    operators = short_names([item.op for item in operators_of(found)])
     lines = ["dslc 1", *(f"# {line}".rstrip() for line in header), ""]
     lines += _imports(rules, operators, folder)
     names = named(found)
@@ -277,8 +276,7 @@ def header_of(
         *textwrap.wrap(f"over {', '.join(operators)}.", WIDTH),
     ]
     for family in families:
-        given = Counter(map(str, family.inputs))
-        shown = ", ".join(f"{n} of {type}" for type, n in given.items())
+        shown = ", ".join(f"{n} of {type}" for type, n in Counter(map(str, family.inputs)).items())
         lines += textwrap.wrap(
             f"Inputs ({family.name}): {shown}; {len(family.constants)} constants; seed {settings.seed}.", WIDTH
         )

@@ -212,8 +212,7 @@ class _Place:
 
     def __init__(self, session: EditorSession, view: DocumentView, offset: int) -> None:
         self.session, self.view, self.offset = session, view, offset
-        text = view.source.text
-        typed = _WORD.search(text[max(0, offset - 200) : offset])
+        typed = _WORD.search(view.source.text[max(0, offset - 200) : offset])
         self.begin = offset - (len(typed[0]) if typed is not None else 0)
         self.seen = scan(view.source)
         self.tokens = [token for token in self.seen.tokens if token.end <= self.begin]

@@ -137,8 +137,7 @@ class _Walk:
         return at, parts
 
     def _opened(self, index: int) -> tuple[str, OperatorDef | None]:
-        before = self._at(index - 1)
-        if self.tokens[index].text != "(" or before.kind != "word":
+        if self.tokens[index].text != "(" or self._at(index - 1).kind != "word":
             return self.tokens[index].text, None
         _, parts = self._dotted(index - 1)
         found = self.text.module.lookup(".".join(parts)) if self.text.module is not None else None

@@ -128,8 +128,7 @@ class Symbols:
     def _shape(self, place: Place, count: int) -> Value:
         """So many sizes of a shape."""
         value, start = place
-        rank = value.type.rank
-        whole = {} if count == rank else {"start": start, "end": start + count}
+        whole = {} if count == value.type.rank else {"start": start, "end": start + count}
         return _node("Shape", (value,), TensorType(DType.I64, (count,)), **whole)
 
     def _size(self, item: Any) -> Value:

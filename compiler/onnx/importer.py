@@ -260,8 +260,7 @@ class _Importer:
             return None
         if not clauses or any(value is not None and not value.known for value in inputs):
             return None
-        view = self.view(node, domain, op, inputs)
-        results = read_node(self.rules, clauses, view)
+        results = read_node(self.rules, clauses, self.view(node, domain, op, inputs))
         if results is None:
             return None
         for name, value in zip(node.output, results, strict=True):

@@ -187,8 +187,7 @@ class _ScopeLowering(Tensors):
             return self.chosen(condition, sides[0], sides[1], own)
         if name == "+":
             return self.sum(part, own)
-        args = [self.go(arg, own) for arg in part.args]
-        return self.arithmetic(name, part, args, own)
+        return self.arithmetic(name, part, [self.go(arg, own) for arg in part.args], own)
 
     def arithmetic(self, name: str, part: Apply, args: list[Value], own: DType) -> Value:
         if name in _CHAINS:
@@ -251,8 +250,7 @@ class _ScopeLowering(Tensors):
         finally:
             del self.iters[outer:]
         axes = list(range(outer, outer + len(sizes)))
-        shape = body.type.shape[:outer]
-        found = self.along(_REDUCE[kind], body, axes, inner, shape, keepdims=0)
+        found = self.along(_REDUCE[kind], body, axes, inner, body.type.shape[:outer], keepdims=0)
         return self.cast(found, DType.BOOL) if part.kind in ("any", "all") else found
 
     def apart(self, part: Reduce, sizes: Sequence[Any]) -> list[Scalar] | None:

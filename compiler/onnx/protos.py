@@ -549,8 +549,7 @@ def tensor_constant(tensor: TensorProto, folder: Path | None, where: str) -> Val
         return None
     type = TensorType(dtype, shape)
     if is_external(tensor):
-        place = region(tensor, folder, where)
-        data = FileData(place, dtype, shape)
+        data = FileData(region(tensor, folder, where), dtype, shape)
         if math.prod(shape) <= SMALL:
             return small_constant(np.array(data.load()))
         return constant_value(data, type)

@@ -167,8 +167,7 @@ def by_layer(
     cuts: set[tuple[str, ...]] = {()}
 
     def group(parts: tuple[str, ...]) -> tuple[str, ...]:
-        depth = next(n for n in range(len(parts), -1, -1) if parts[:n] in cuts)
-        return parts[: depth + 1]
+        return parts[: next(n for n in range(len(parts), -1, -1) if parts[:n] in cuts) + 1]
 
     while True:
         total = defaultdict[tuple[str, ...], float](float)
@@ -228,8 +227,7 @@ def plane(mask: Any, name: str = "Y") -> Plane:
     at: list[Any] = [slice(None) if axis in axes else 0 for axis in range(data.ndim)]
     for axis in range(data.ndim):
         if axis not in axes:
-            rest = tuple(k for k in range(data.ndim) if k != axis)
-            at[axis] = int(data.sum(axis=rest).argmax())
+            at[axis] = int(data.sum(axis=tuple(k for k in range(data.ndim) if k != axis)).argmax())
     shown = ", ".join(":" if isinstance(place, slice) else str(place) for place in at)
     found = data[tuple(at)]
     sizes = "x".join(str(data.shape[axis]) for axis in axes) or "1"

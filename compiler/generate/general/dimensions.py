@@ -95,8 +95,7 @@ class _Unifier:
                 return True
         if isinstance(a, int) or isinstance(b, int):
             return False
-        first = self.equal(a[0], b[0])
-        return first or self.equal(a[1], b[1])
+        return self.equal(a[0], b[0]) or self.equal(a[1], b[1])
 
     def pin(self, tree: Tree) -> bool:
         """Gives a free size back its original number."""
