@@ -20,8 +20,7 @@ from importlib import resources
 from pathlib import Path
 from shutil import copytree
 
-from dslc.checking.files import check_files
-from dslc.checking.incremental import Edited, FileFindings
+from dslc.checking.files import Edited, FileFindings, check_files
 from dslc.prove.garbage import gc_paused
 from tests.checking.test_incremental import edits, shown
 

@@ -22,8 +22,8 @@ from tempfile import TemporaryDirectory
 from dslc.errors import DslcError
 from dslc.folders import cache_folder
 from dslc.foreign import flexflow, taso
+from dslc.foreign.decisions import OUTCOMES, Import
 from dslc.foreign.importer import import_rules, read_rules
-from dslc.foreign.outcomes import OUTCOMES, Import
 from dslc.foreign.rule import ForeignRule
 
 PACKAGE = "flexflow-24.1.0.tar.gz"

@@ -24,8 +24,7 @@ from dslc.generate.general.rules import GeneralRule, generalise, less_general, n
 from dslc.generate.proofs import Proofs
 from dslc.generate.pruning.generality import PrimeValues, PruningResult, key, reduced, without_renamed
 from dslc.generate.terms.inputs import InputSizes, families
-from dslc.generate.terms.term import Build, Conjecture, Term, inputs, subterms
-from dslc.generate.terms.trees import outputs
+from dslc.generate.terms.term import Build, Conjecture, Term, inputs, outputs, subterms
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.library import Rules, load
 

@@ -14,14 +14,13 @@ from dslc.version import __version__
 
 if TYPE_CHECKING:
     from dslc.api.benchmark import Benched, bench
-    from dslc.api.build import build
+    from dslc.api.calls import build
     from dslc.api.derivations import DerivedPrograms, derive
     from dslc.api.differences import Compared, diff
     from dslc.api.models import optimize, optimize_file, register, session
     from dslc.api.mutants import FoundMutants, mutants
     from dslc.api.operators import Shown, show
-    from dslc.api.rules import Tested, check, load, test, verify
-    from dslc.api.why_not import WhyNot, why_not
+    from dslc.api.rules import Tested, WhyNot, check, load, test, verify, why_not
     from dslc.checking.fixes import Checked
     from dslc.errors import Diagnostic, DslcError
     from dslc.kernels import Kernels
@@ -40,10 +39,10 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
-        "dslc.api.benchmark": "Benched bench", "dslc.api.build": "build", "dslc.api.derivations": "DerivedPrograms derive",
+        "dslc.api.benchmark": "Benched bench", "dslc.api.calls": "build", "dslc.api.derivations": "DerivedPrograms derive",
         "dslc.api.differences": "Compared diff", "dslc.api.models": "optimize optimize_file register session",
         "dslc.api.mutants": "FoundMutants mutants", "dslc.api.operators": "Shown show",
-        "dslc.api.rules": "Tested check load test verify", "dslc.api.why_not": "WhyNot why_not", "dslc.checking.fixes": "Checked",
+        "dslc.api.rules": "Tested WhyNot check load test verify why_not", "dslc.checking.fixes": "Checked",
         "dslc.errors": "Diagnostic DslcError", "dslc.kernels": "Kernels", "dslc.prove.verdict": "RuleVerdict",
         "dslc.report": "Report", "dslc.search.runs.stages": "Optimized", "dslc.semantics.library": "Rules",
     }.items()

@@ -302,8 +302,7 @@ def _all_generated(
 
 
 def _group(file: Said, name: str, function: FunctionProto) -> Graph | Missing:
-    from dslc.onnx.definitions import types_of
-    from dslc.onnx.functions import name_of
+    from dslc.onnx.functions import name_of, types_of
     from dslc.onnx.importer import group_of
     from dslc.semantics.library import standard
 

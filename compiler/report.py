@@ -223,12 +223,12 @@ class Report:
 
     def to_html(self) -> str:
         """The report as a page that needs no network."""
-        from dslc.reporting.run import page_of_run
+        from dslc.reporting.pages import page_of_run
 
         return page_of_run(self.to_dict(), self.summary())
 
     def _repr_html_(self) -> str:
-        from dslc.reporting.run import fragment_of_run
+        from dslc.reporting.pages import fragment_of_run
 
         return fragment_of_run(self.to_dict(), self.summary())
 

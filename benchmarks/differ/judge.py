@@ -18,8 +18,7 @@ from dslc.cost.compare import Reference, compare, finite, meaning, steady
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
 from dslc.onnx.context import Imported
 from dslc.onnx.describe import computed_types
-from dslc.onnx.inputs import draw, input_specs
-from dslc.onnx.special_inputs import special
+from dslc.onnx.inputs import draw, input_specs, special
 from dslc.semantics.library import Rules
 
 #: `same`, or what was found: the rewritten model is not loaded or run, gives other numbers, or other infinities and NaN

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dslc.api.arguments import Model, file_of, seconds_of, sizes_of, whole, wrong
+from dslc.api.models import Model, file_of, seconds_of, sizes_of, whole, wrong
 from dslc.codegen.host.processor import processor, runnable, wanted
 from dslc.cost.clock import Clock
 from dslc.cost.confidence_sequence import Interval, Timing

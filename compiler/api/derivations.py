@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dslc.api.arguments import libraries_of, names_of, path_of, seconds_of, sizes_of, whole, wrong
 from dslc.api.calls import called_as, file_of_call, plain_calls
+from dslc.api.models import libraries_of, names_of, path_of, seconds_of, sizes_of, whole, wrong
 from dslc.deadline import Deadline
 from dslc.derivation.calls import CallProgram
 from dslc.derivation.kinds import kinds

@@ -9,8 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from dslc.api.arguments import attribute_value, libraries_of, names_of, seconds_of, shape_value, sizes_of, whole
 from dslc.api.calls import called_as, file_of_call
+from dslc.api.models import attribute_value, libraries_of, names_of, seconds_of, shape_value, sizes_of, whole
 from dslc.errors import DslcError, SourceText, Span, error
 from dslc.inspection.lookup import find_rule
 from dslc.interpret.instantiate import Instance, Rejected
@@ -23,7 +23,7 @@ from dslc.prove.partial.rules import instances, percent, wrongly_corrected
 from dslc.prove.partial.rules import sizes_of as sizes_of_shapes
 from dslc.prove.verdict import Counterexample
 from dslc.reporting.pages import page_of_difference
-from dslc.reporting.planes import Plane, plane, svg, text
+from dslc.reporting.plots import Plane, plane, svg, text
 from dslc.search.options.types import PathLike
 from dslc.semantics.checks.substitutions import errors_of
 from dslc.semantics.definitions import SubstitutionDef

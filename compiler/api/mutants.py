@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dslc.api.arguments import libraries_of, seconds_of, sizes_of, whole
 from dslc.api.calls import called_as, file_of_call, plain_calls
+from dslc.api.models import libraries_of, seconds_of, sizes_of, whole
 from dslc.derivation.calls import CallProgram
 from dslc.derivation.programs import estimated
 from dslc.errors import error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from dslc.api.arguments import libraries_of, whole
+from dslc.api.models import libraries_of, whole
 from dslc.errors import error
 from dslc.inspection.describe import describe
 from dslc.inspection.lookup import onnx_operators, operator_named

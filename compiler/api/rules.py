@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from statistics import median
 
-from dslc.api.arguments import libraries_of, names_of, path_of, whole
+import numpy as np
+
+from dslc.api.models import Model, libraries_of, model_of, names_of, path_of, sizes_of, whole, wrong
 from dslc.checking.fixes import Checked, checked
-from dslc.checking.rule_tests import run_tests
+from dslc.checking.rule_tests import newest_opset, run_tests
 from dslc.diagnostics.render import render
-from dslc.errors import Diagnostic, error
+from dslc.errors import Diagnostic, DslcError, error
+from dslc.folders import cache_folder
+from dslc.fuse.groups import Neighbours
+from dslc.fuse.kernels import folded
+from dslc.inspection.lookup import find_rule
 from dslc.interpret.check_rule import CaseOutcome
+from dslc.interpret.draws import elements
+from dslc.ir.graph import Call, Graph, Kernel, ScopeNode, Value, topological
+from dslc.match import CompiledRule, GraphIndex, compile_directions, find_matches, replacements
+from dslc.match import why_not as unmatched
+from dslc.match.enabling_rules import before
+from dslc.match.recipe import Refused
+from dslc.match.why_not import Explanation
+from dslc.mutate.correct import corrections, differing, wrong_at
+from dslc.mutate.partial import PartialRule, applied, compiled, sites
+from dslc.onnx.context import Imported
+from dslc.onnx.exporter import exportable, node_model
+from dslc.onnx.importer import import_model
+from dslc.prove.evidence.dependencies import trust_locks
+from dslc.prove.partial.rules import percent
 from dslc.prove.run.verify import chosen
 from dslc.prove.run.verify import verify as prove
-from dslc.prove.verdict import RuleVerdict
+from dslc.prove.verdict import RELIABLE, RuleVerdict
+from dslc.search.candidates.export import as_kernels, no_compiler, texts_of
 from dslc.search.options.types import PathLike
+from dslc.search.runs.selection import statuses, usable
+from dslc.semantics.installed import library_of
 from dslc.semantics.library import Rules, load_many, modules_of
 from dslc.semantics.library import load as load_library
+from dslc.sessions import session
+
+# ---- Rules in Python: load, check, test and prove them -------------------------------------------------------------
 
 
 def load(path_or_library: PathLike) -> Rules:
@@ -169,3 +197,238 @@ def verify(
     if names is not None:
         inside = [one for one in inside if one in names or one.rpartition(".")[2] in names]
     return prove(loaded, inside, workers, "beside" if lock else None)
+
+
+# ---- Reasons why a rule does not apply to a model, or why `dslc optimize` does not use it: its status, the o--------
+
+PLACES = 2  #: places that are looked at
+RUNS = 15  #: runs of either side that are timed
+CLOSE = 1.03  #: ratio of two times of one thing, by chance
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """Reason why one direction of a rule does not apply to a model; where it does, what keeps `dslc optimize` from using it.
+
+    `after`: the rules that come before it so that it applies, None where none were found; `obstacles`: sentences about a rule that
+    applies, at once or after these; `steps`: how many rules were tried.
+    """
+
+    explanation: Explanation
+    after: tuple[str, ...] | None
+    obstacles: tuple[str, ...]
+    steps: int
+
+    @property
+    def applies(self) -> int:
+        """At how many places the rule applies."""
+        return self.explanation.applies
+
+    def __repr__(self) -> str:
+        found = self.explanation
+        return f"<WhyNot {found.rule}: {f'applies at {found.applies}' if found.applies else found.reason}>"
+
+    def __str__(self) -> str:
+        if self.applies:
+            return " ".join([str(self.explanation), *self.obstacles])
+        if self.after is not None:
+            return "\n".join(
+                [str(self.explanation), " ".join([f"  Applies after {', then '.join(self.after)}.", *self.obstacles])]
+            )
+        return "\n".join([str(self.explanation), *([f"  Nor after {self.steps} other rules."] if self.steps else [])])
+
+
+def why_not(
+    rule: str,
+    model: Model,
+    *,
+    rules: PathLike | Sequence[PathLike] = (),
+    bind: Mapping[str, int] | None = None,
+    steps: int = 2,
+    trust_lock: bool = False,
+) -> tuple[WhyNot, ...]:
+    """Explains why a rule does not apply to a model: the best partial match, and the first thing that failed.
+
+    Args:
+        rule: its name, qualified or short; `RULE^-1` is only the reverse of a two-way rule.
+        rules: libraries beside std.
+        bind: sizes of symbolic dimensions by name.
+        steps: other rules, at most 2, that may come before it so that it applies.
+        trust_lock: believe what a `dslc.lock` says of unchanged rules, whoever wrote it.
+
+    Returns:
+        One for each direction that is looked for: `.applies` counts places, `.explanation` has the best partial match and the reason,
+        `.after` the rules that could come before, `.obstacles` what keeps `optimize` from using it where it applies.
+
+    Raises:
+        DslcError: E0909 for what is no rule, and for what is wrong with the model.
+
+    Example:
+        >>> import dslc, onnx.parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+        >>> [found.applies for found in dslc.why_not("double_neg", onnx.parser.parse_model(text), steps=0)]
+        [0]
+    """
+    if whole(steps, "number of rules") > 2:
+        raise wrong(f"{steps} is no number of rules before another: 0, 1 or 2")
+    own = library_of(rule)
+    known = load_many(["std", *libraries_of(rules), *([own] if own else [])])
+    trust_locks(known, trust_lock)
+    name = rule.removesuffix("^-1")
+    directions = compile_directions(known, find_rule(known, name))
+    if name != rule:
+        directions = tuple(direction for direction in directions if direction.reverse)
+        if not directions:
+            raise error("E0909", f"`{name}` has no reverse that could be matched", exit_code=2)
+    imported = import_model(model_of(model), known, sizes_of(bind))
+    others: list[CompiledRule] = []
+    for definition in known.substitutions.values() if steps else ():
+        if not definition.syntax.partial:
+            # one that cannot be matched is left out
+            with suppress(DslcError):
+                others += compile_directions(known, definition)
+    return tuple(_direction(known, direction, imported, others, steps) for direction in directions)
+
+
+def _direction(
+    rules: Rules, direction: CompiledRule, imported: Imported, others: list[CompiledRule], steps: int
+) -> WhyNot:
+    graph, opset, names = imported.graph, imported.context.opset, imported.context.names
+    partial = direction.definition.syntax.partial
+    found = unmatched(direction, graph, names)
+    if found.applies and not partial:
+        # proved for other element types only, it does not
+        used, _ = usable([direction], {direction.definition.name: _known(rules, direction)}, tuple(RELIABLE))
+        found = unmatched(used[0] if used else direction, graph, names)
+    if found.applies:
+        hindrances = (partial_obstacles if partial else obstacles)(rules, direction, graph, opset)
+        return WhyNot(found, None, tuple(hindrances), steps)
+    earlier = before(direction, graph, others, steps)
+    if earlier is None:
+        return WhyNot(found, None, (), steps)
+    return WhyNot(found, tuple(earlier.rules), tuple(obstacles(rules, direction, earlier.graph, opset)), steps)
+
+
+def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int) -> list[str]:
+    """A sentence for each thing that stands in the way, or the time that the rule gains, at the first places where it matches.
+
+    `opset` is the model's.
+    """
+    known = _known(rules, rule)
+    out: list[str] = []
+    if known.usable(RELIABLE) == ():
+        allowed = f" (--allow {known.status} uses it)" if known.status != "refuted" else ""
+        out.append(f"Not used: its status is {known.status}{allowed}.")
+    count = 0
+    for match in find_matches(rule, GraphIndex(graph)):
+        try:
+            new = replacements(match)
+        except Refused:
+            continue
+        inputs = [value for value in dict.fromkeys(match.variables.values()) if not value.constant]
+        out += _unwritable(rules, list(new.values()), graph, opset) or _times(
+            rules, new, inputs, opset, "Elsewhere" if count else "Alone"
+        )
+        count += 1
+        if count == PLACES:
+            break
+    return list(dict.fromkeys(out))
+
+
+def partial_obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int) -> list[str]:
+    """The same of one direction of a partial substitution, which `dslc optimize` uses whatever its status is, where it is corrected."""
+    every = [one for one in compiled(rules, [rule.definition]) if one.rule.reverse == rule.reverse]
+    around = Neighbours(graph)
+    out: list[str] = []
+    for site in list(sites(every, graph))[:PLACES]:
+        own = {site.node, *site.inner}
+        inside = [value for node in site.inner for value in node.values]
+        if not all(value.known and value.type.is_static for node in own for value in (*node.args, *node.values)):
+            out.append("Not used: mutants need known sizes: --bind NAME=N --specialize.")
+        elif any(
+            value in around.final or any(user not in own for user in around.used.get(value, ())) for value in inside
+        ):
+            out.append("Not used: something else needs what is inside of its left side.")
+        else:
+            out += _corrected(rules, every, site.program, opset, "Elsewhere" if out else "Alone")
+    return list(dict.fromkeys(out))
+
+
+def _corrected(rules: Rules, every: Sequence[PartialRule], program: Graph, opset: int, where: str) -> list[str]:
+    """The result of a partial substitution, corrected: the share that is computed again, and its time; or why it is left out."""
+    (old,) = program.outputs
+    out: list[str] = []
+    for one in applied(rules, every, program):
+        found = differing(rules, old, one.value)
+        if found is None or not found.proved:
+            out.append("Not used: where its sides differ is not proved.")
+        elif found.share > one.limit:
+            out.append(
+                f"Not used: its sides differ in {percent(found.share)}, and {percent(one.limit)} may be computed again."
+            )
+        elif not (ways := corrections(rules, old, one.value, one.limit, one.own)):
+            at = None if one.own is None else wrong_at(rules, old, one.own, found.boxes)
+            out.append(f"Not used: its correction is wrong at {list(at or ())}.")
+        else:
+            corrected = " by its correction" if ways[0].own is not None else ", as its correction is not proved"
+            how = "" if one.own is None else corrected
+            out.append(f"{percent(ways[0].share)} of the result is computed again{how}.")
+            out += _times(rules, {old: _with_kernels(program, ways[-1].value(rules))}, program.inputs, opset, where)
+    return out
+
+
+def _with_kernels(region: Graph, value: Value) -> Value:
+    """A replacement of a region, with its expressions as kernels."""
+    graph = Graph(region.inputs, (value,))
+    around = Neighbours(graph)
+    return folded(graph, [around.group([node]) for node in around.nodes if isinstance(node, ScopeNode)]).outputs[0]
+
+
+def _known(rules: Rules, rule: CompiledRule) -> RuleVerdict:
+    """The status of a rule as `dslc optimize` knows it."""
+    return statuses(rules, [rule.definition], cache_folder())[rule.definition.name]
+
+
+def _unwritable(rules: Rules, values: Sequence[Value], graph: Graph, opset: int) -> list[str]:
+    """Operators of a replacement without an ONNX form at the model's opset, and without a kernel."""
+    old = set(graph.nodes())
+    out = []
+    for node in topological(value.node for value in values):
+        if not isinstance(node, Call) or node in old or node.constant or exportable(node, rules, opset):
+            continue
+        outputs = as_kernels(rules, node.values, opset)
+        if not no_compiler() and isinstance(outputs[0].node, Kernel) and texts_of(rules, outputs, opset):
+            continue
+        later = next((k for k in range(opset + 1, newest_opset() + 1) if exportable(node, rules, k)), None)
+        if later is None:
+            out.append(f"Not used: ONNX has no node for `{node.op}`, and there is no kernel.")
+        else:
+            out.append(f"Not used: `{node.op}` needs opset {later}, the model has {opset}.")
+    return out
+
+
+def _times(rules: Rules, new: Mapping[Value, Value], inputs: Sequence[Value], opset: int, where: str) -> list[str]:
+    """The times of some values and of what may stand for them, over these inputs; or why ONNX Runtime does not run the new ones."""
+    if not inputs or not all(value.known and value.type.is_static for value in (*inputs, *new, *new.values())):
+        return ["Its price depends on sizes: --bind NAME=N."]
+    kernels, sides = False, []
+    try:
+        for outputs in (new.keys(), new.values()):
+            model, names = node_model(as_kernels(rules, list(outputs), opset), rules, opset, inputs=inputs)
+            rng = np.random.default_rng(0)
+            feeds = {
+                name: elements(value.type, "positions", rng, most=1) for name, value in zip(names, inputs, strict=True)
+            }
+            kernels |= bool(model.functions)
+            sides.append((session(model), feeds, list[float]()))
+    except DslcError as problem:
+        return [f"Not used: ONNX Runtime cannot run the result: {problem.diagnostics[0].message}."]
+    for _ in range(RUNS):
+        for running, feeds, found in sides:
+            began = time.perf_counter()
+            running.run(None, feeds)
+            found.append(time.perf_counter() - began)
+    before_ms, after_ms = (1e3 * median(found) for _, _, found in sides)
+    how = ", with a generated kernel" if kernels else ""
+    slower = ", slower" if after_ms > before_ms * CLOSE else ""
+    return [f"{where}{how}: {before_ms:.3g} -> {after_ms:.3g} ms ({before_ms / after_ms:.2g}x{slower})."]

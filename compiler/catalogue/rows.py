@@ -226,5 +226,4 @@ def place(definition: OperatorDef | RuleDef) -> tuple[str, int]:
 
 def first_sentence(doc: str | None) -> str:
     """The first sentence of a documentation, on one line."""
-    text = " ".join((doc or "").split("\n\n")[0].split())
-    return text.partition(". ")[0].removesuffix(".")
+    return " ".join((doc or "").split("\n\n")[0].split()).partition(". ")[0].removesuffix(".")

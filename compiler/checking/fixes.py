@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dslc.checking.files import check_files
-from dslc.checking.incremental import Edited
+from dslc.checking.files import Edited, check_files
 from dslc.diagnostics.render import render
 from dslc.errors import Diagnostic, DslcError, Fix, error
 from dslc.semantics.installed import find_library

@@ -443,8 +443,7 @@ def onnx_results(op: str, inputs: list[Array], attrs: dict[str, Any], wanted: in
         [helper.make_empty_tensor_value_info(n) for n in results],
     )
     imports = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
-    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
-    return runtime.run(model, feeds, results)
+    return runtime.run(helper.make_model(graph, opset_imports=imports, ir_version=10), feeds, results)
 
 
 # ---- fires and silent --------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def command(
     They are generated from the functions in the file, which every other runtime runs; no code comes from it. Exit code 1 where a
     kernel is missing: the model runs without it, by its function.
     """
-    from dslc.api.build import built, none_built
+    from dslc.api.calls import built, none_built
     from dslc.errors import error
     from dslc.kernels import said
     from dslc.onnx.protos import read_model

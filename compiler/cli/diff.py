@@ -60,7 +60,7 @@ def command(
     One name in both calls is one tensor. What is not said of RULE is drawn, sizes at which it differs in part first.
     """
     from dslc.api.differences import diff, title
-    from dslc.reporting.planes import svg
+    from dslc.reporting.plots import svg
     from dslc.store import write_file
 
     if len(programs) > 2:

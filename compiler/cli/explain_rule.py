@@ -74,8 +74,7 @@ def explain_rule(name: str, libraries: Sequence[str] = ()) -> str:
     from dslc.semantics.installed import library_of
     from dslc.semantics.library import load_many
 
-    own = library_of(name)
-    rules = load_many(libraries or (own or "std",))
+    rules = load_many(libraries or (library_of(name) or "std",))
     known = _all(rules)
     kind, definition = definition_named(
         known, name, "rule or operator", "`--rules LIB` names another library to look in"

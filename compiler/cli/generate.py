@@ -52,8 +52,7 @@ def command(
     from dslc.generate.general.naming import named
     from dslc.generate.interrupts import Interrupts
     from dslc.generate.library import generate
-    from dslc.generate.proofs import write_proofs
-    from dslc.generate.rulefile import header_of, library_text
+    from dslc.generate.proofs import header_of, library_text, write_proofs
     from dslc.generate.settings import GenerationSettings
     from dslc.reporting.records import record_text
     from dslc.store import write_file

@@ -16,7 +16,7 @@ from dslc.store import write_file
 from dslc.terminal import CommandBar
 
 if TYPE_CHECKING:
-    from dslc.foreign.outcomes import Import, Outcome
+    from dslc.foreign.decisions import Import, Outcome
 
 _FORMS = ("taso", "tensat", "flexflow")
 
@@ -73,16 +73,14 @@ def command(
     no failure.
     """
     from dslc.folders import cache_folder
-    from dslc.foreign.decisions import write_proofs
+    from dslc.foreign.decisions import as_json, imported_text, stamped, write_proofs
     from dslc.foreign.importer import import_rules, read_rules
-    from dslc.foreign.outcomes import as_json, imported_text, stamped
 
     _check_output(file, out, force)
     name = _library_name(library, out)
     rules = read_rules(form, file, pairs, numbering)
     if not rules:
-        hint = "nothing was written"
-        raise error("E1001", "the file holds no rules", path=str(file), hint=hint)
+        raise error("E1001", "the file holds no rules", path=str(file), hint="nothing was written")
     origin = file.name if re.fullmatch(r"[\w.,+ -]+", file.name) else f"a {form} file"
     cache = None if no_cache else cache_folder() / "import"
     with CommandBar("importing", quiet or output_format == "json") as bar:
@@ -140,7 +138,7 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
     Raises:
         DslcError: E0906, E0908, E0903 or E0910.
     """
-    from dslc.foreign.outcomes import is_stamped
+    from dslc.foreign.decisions import is_stamped
 
     if out.suffix != ".rules" or not out.stem.isidentifier():
         name = re.sub(r"\W+", "_", out.name.removesuffix(".rules")).strip("_") or "imported"
@@ -174,7 +172,7 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
 
 def _summary(found: Import) -> None:
     """A table of the outcomes, and what a user has to know of single rules."""
-    from dslc.foreign.outcomes import LIVE, MEANING, OUTCOMES
+    from dslc.foreign.decisions import LIVE, MEANING, OUTCOMES
 
     counts = found.counts()
     for outcome in OUTCOMES:

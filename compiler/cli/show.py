@@ -30,7 +30,7 @@ def command(
     OPERATOR is a name of the language (`conv`, `std.conv`, `acme.filters.emphasis` of an installed library) or ONNX's (`MaxPool`).
     Without --shape, small shapes that the types accept are searched.
     """
-    from dslc.api.arguments import attribute_value, shape_value
+    from dslc.api.models import attribute_value, shape_value
     from dslc.api.operators import print_facts, show
 
     sizes = {}

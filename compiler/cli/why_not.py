@@ -51,7 +51,7 @@ def command(
         return
     if model is None:
         raise click.UsageError("a RULE and a MODEL, or a call with --target OPERATOR.")
-    from dslc.api.why_not import why_not
+    from dslc.api.rules import why_not
 
     for found in why_not(rule, model, rules=rules, bind=bind, steps=steps, trust_lock=trust_lock):
         click.echo(str(found))

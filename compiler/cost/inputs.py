@@ -214,8 +214,7 @@ def special_inputs(model: Any, bind: Mapping[str, int], other: int = 8) -> tuple
 
     The model may fail on them, or give infinities: then they say nothing about a rewritten one.
     """
-    from dslc.onnx.inputs import input_specs
-    from dslc.onnx.special_inputs import KINDS, only_numbers, special
+    from dslc.onnx.inputs import KINDS, input_specs, only_numbers, special
 
     specs, _, strange = input_specs(model, bind, other)
     if strange:

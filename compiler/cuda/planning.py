@@ -40,7 +40,7 @@ from dslc.ir.graph import (
     with_args,
 )
 from dslc.ir.scalar import read, traversal
-from dslc.onnx.definitions import definition_of
+from dslc.onnx.functions import definition_of
 from dslc.records import record
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.vendor import function_named

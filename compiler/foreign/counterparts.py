@@ -103,8 +103,7 @@ def padding(op: Operator) -> str:
 
 def strides(op: Operator) -> tuple[int, int]:
     """The strides along both axes of an image."""
-    found = [1 if is_open(op) else op.get(key) for key in ("stride_h", "stride_w")]
-    first, second = found
+    first, second = [1 if is_open(op) else op.get(key) for key in ("stride_h", "stride_w")]
     if not isinstance(first, int) or not isinstance(second, int) or min(first, second) < 1:
         raise Clash(f"`{op.kind}` with strides {first}, {second}")
     return first, second

@@ -175,8 +175,7 @@ class _Reader:
         side = _Side(names={name: RuleTensor(at) for name, at in self.inputs.items()})
         for statement in statements:
             if isinstance(statement, t.Bind):
-                value = statement.value
-                first = self._expr(number, side, value)
+                first = self._expr(number, side, statement.value)
                 for at, name in enumerate(statement.names):
                     side.names[name] = replace(first, output=at) if len(statement.names) > 1 else first
                     if (number, first) in self._ranks:

@@ -12,10 +12,9 @@ from pathlib import Path
 from dslc.errors import Diagnostic, DslcError
 from dslc.foreign import flexflow, taso, tensat
 from dslc.foreign.counterparts import KNOWN
-from dslc.foreign.decisions import Deciding, KeptVerdicts
+from dslc.foreign.decisions import Deciding, Import, ImportedRule, KeptVerdicts, Outcome, Pending
 from dslc.foreign.duplicates import Seen
-from dslc.foreign.outcomes import Import, ImportedRule, Outcome, Pending
-from dslc.foreign.parallel_operators import AxisOrder, axis_order, undistributed
+from dslc.foreign.flexflow import AxisOrder, axis_order, undistributed
 from dslc.foreign.reverses import documented, merged
 from dslc.foreign.rule import MOST_BYTES as RULE_MOST_BYTES
 from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor, damaged
@@ -216,8 +215,7 @@ def _numbers(typing: Typing) -> dict[int, Shape]:
 
 
 def _text(unifier: Unifier, shape: Shape) -> str:
-    dims = [unifier.dim(dim) for dim in unifier.shape(shape).dims]
-    values = [value_of(dim) for dim in dims]
+    values = [value_of(dim) for dim in [unifier.dim(dim) for dim in unifier.shape(shape).dims]]
     return "x".join("?" if value is None else str(value) for value in values) or "one number"
 
 
@@ -357,7 +355,6 @@ def looks_like(data: bytes) -> str:
     if re.match(rb"(#[^\n]*\s+)*dslc \d", text):
         return "dslc"
     # rules of protobuf are parts of number 1, which have a length
-    binary = any(byte < 9 for byte in head)
-    if binary:
+    if any(byte < 9 for byte in head):
         return "taso" if head[:1] == b"\n" else ""
     return "tensat" if b"=>" in text or b"==" in text else ""

@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dslc.foreign.decisions import LIVE, ImportedRule
 from dslc.foreign.duplicates import Seen
-from dslc.foreign.outcomes import LIVE, ImportedRule
 from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor
 from dslc.foreign.translation import Translation, definition, operators
 from dslc.semantics.checks.duplicates import canonical

@@ -179,8 +179,7 @@ class _Side:
             front += 1
         if front == 0 and len(args) >= 4 and all(a.args is None and a.head.startswith("?") for a in args[:2]):
             front = 2  # (concat ?axis ?ndim a b)
-        count = int(head[6:] or 2)
-        if not 1 <= front <= 2 or len(args) - front != count:
+        if not 1 <= front <= 2 or len(args) - front != int(head[6:] or 2):
             raise _Wrong(f"`{head}` cannot have these {len(args)} arguments")
         parameters = tuple(zip(("axis", "numdim"), map(_parameter, args[:front]), strict=False))
         return self.add(Operator("concat", tuple(self.tensor(a) for a in args[front:]), parameters))

@@ -256,8 +256,7 @@ class _Writer:
         uses: dict[int, int] = {}
         for tensor in (*roots, *(each for op in operators for each in op.inputs)):
             uses[tensor.operator] = uses.get(tensor.operator, 0) + 1
-        order = linear(operators, roots)
-        nested = order == list(range(len(operators)))
+        nested = linear(operators, roots) == list(range(len(operators)))
         given: dict[RuleTensor, str] = {}
         for name, root in zip(outputs, roots, strict=True):
             if root.operator >= 0:

@@ -24,9 +24,8 @@ from dslc.ir.graph import Graph, Value
 from dslc.ir.scalar import Scalar, Sym, walk
 from dslc.onnx.context import bind_graph
 from dslc.onnx.exporter import node_model
-from dslc.onnx.inputs import draw, input_specs
+from dslc.onnx.inputs import AllOf, draw, ends_of, floating, input_specs, moved, placed, room
 from dslc.onnx.microbenchmarks import kernel_model
-from dslc.onnx.special_inputs import AllOf, ends_of, floating, moved, placed, room
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 

@@ -22,13 +22,11 @@ from dslc.generate.general.dimensions import NotGeneral
 from dslc.generate.general.joins import along_axes, joined, taken_apart
 from dslc.generate.general.rules import GeneralRule, Tries, generalise, names_in, narrowed, rule_text
 from dslc.generate.proofs import Proofs
-from dslc.generate.pruning.classes import Classes, family_inputs
-from dslc.generate.pruning.derivability import KnownRules, derivable_pairs
+from dslc.generate.pruning.derivability import Classes, KnownRules, derivable_pairs, family_inputs
 from dslc.generate.pruning.generality import PrimeValues, key, most_general, reduced, without_renamed
 from dslc.generate.settings import GenerationSettings, Progress, Stages
 from dslc.generate.terms.inputs import CONSTANTS, SEVERAL_CONSTANTS, SLIDING_CONSTANTS, Family, InputSizes, families
-from dslc.generate.terms.term import Conjecture, Equation, Term, Terms, inputs, subterms
-from dslc.generate.terms.trees import outputs
+from dslc.generate.terms.term import Conjecture, Equation, Term, Terms, inputs, outputs, subterms
 from dslc.prove.garbage import gc_paused
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.definitions import OperatorDef

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from dslc.errors import DslcError
-from dslc.generate.general.rules import GeneralRule, definition, names_in, rule_text
+from dslc.errors import DslcError, SourceText
+from dslc.generate.general.naming import described, named
+from dslc.generate.general.rules import GeneralRule, definition, names_in, operators_of, rule_text, short_names
+from dslc.generate.general.text import Writer, declared, is_default, output_names, tensor_names, written
+from dslc.generate.settings import GenerationSettings, Stages
+from dslc.generate.terms.inputs import Family
+from dslc.generate.terms.term import Term, inputs, values
+from dslc.ir.dtype import DType
+from dslc.ir.graph import input_value
 from dslc.prove.evidence.dependencies import current
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import LOCK, own_evidence, read_lock, write_lock
@@ -16,7 +26,12 @@ from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
+from dslc.semantics.composites import spelled_out
 from dslc.semantics.library import Rules, load_many
+from dslc.syntax.printer import format_source
+from dslc.version import __version__
+
+# ---- The proofs of a generation's rules: in worker processes, many at once, each prover with a limit of proc--------
 
 LIMIT = 4.0  #: seconds, counted in steps, after which the exact prover stops
 SMALL = 3  #: operators of a rule that gets all of that; larger ones, of which there are most, get half
@@ -155,3 +170,127 @@ def _open(verdicts: Sequence[Verdict]) -> bool:
     if any(one.answer == "differs" for one in verdicts):
         return False
     return not any(one.prover == "exact" and one.answer == "equal" for one in verdicts)
+
+
+# ---- The library that a generation writes: formatted, documented, with a test for each rule and the statisti--------
+
+TESTS = 1500  #: rules that have a test each; of more, every n-th
+WIDTH = 116  #: characters of a line
+
+
+def library_text(
+    rules: Rules,
+    found: Sequence[GeneralRule],
+    header: Sequence[str],
+    statuses: Mapping[GeneralRule, str],
+    folder: Path | None = None,
+) -> str:
+    """The text of a `.rules` file.
+
+    Args:
+        header: lines of the comment on top.
+        statuses: what the provers said of each rule; those that are not proved for all shapes are tagged.
+        folder: where the file will be; operators defined in files beside it are imported from there.
+    """
+    operators = short_names([item.op for item in operators_of(found)])
+    lines = ["dslc 1", *(f"# {line}".rstrip() for line in header), ""]
+    lines += _imports(rules, operators, folder)
+    names = named(found)
+    in_order = sorted(found, key=lambda rule: (rule.size, names[rule]))
+    lines.append(f"export {', '.join(names[rule] for rule in in_order)}" if in_order else "")
+    groups: dict[int, list[GeneralRule]] = defaultdict(list)
+    for rule in in_order:
+        groups[rule.size].append(rule)
+    every = max(1, -(-len(in_order) // TESTS))
+    for size, group in groups.items():
+        lines += [
+            "",
+            f"# ---- {size} operator{'s' * (size != 1)}: {len(group)} rule{'s' * (len(group) != 1)} {'-' * 60}",
+        ]
+        for rule in group:
+            tags = ", ".join(["generated", *(["bounded"] if statuses.get(rule) == "bounded" else [])])
+            lines += ["", rule_text(rules, rule, names[rule], operators, described(rule), tags)]
+    for k, rule in enumerate(in_order):
+        if k % every == 0 and changes_something(rules, rule):
+            lines += ["", fires_text(rules, rule, names[rule], operators)]
+    for size, group in groups.items():
+        plural = "s" * (size != 1)
+        lines += ["", f"ruleset size_{size} {{", f'"""Rules with {size} operator{plural} on their larger side."""',
+                  f"include {', '.join(names[rule] for rule in group)}", "}"]  # fmt: skip
+    return format_source(SourceText("generated.rules", "\n".join(lines) + "\n"))
+
+
+def _imports(rules: Rules, operators: Mapping[str, str], folder: Path | None) -> list[str]:
+    """One line for each file that operators come from; whole libraries where two operators have one name."""
+    modules: dict[str, list[str]] = defaultdict(list)
+    for op, short in operators.items():
+        module = rules.operators[op].module
+        # a file may be a library of its own
+        path = module.library if module.name == f"{module.library}.{module.library}" else module.name
+        place = Path(module.file.source.path).resolve()
+        if folder is not None and place.parent == folder.resolve():
+            path = f".{place.stem}"
+        if "." in short:
+            modules.setdefault(module.library, [])
+        else:
+            modules[path].append(short)
+    out = []
+    for path, names in sorted(modules.items()):
+        out.append(f"import {path} ({', '.join(sorted(names))})" if names else f"import {path} as {path}")
+    return out
+
+
+def changes_something(rules: Rules, rule: GeneralRule) -> bool:
+    """Return whether the sides are different programs where operators that are spelled out in others are."""
+    feeds = {term: input_value(f"x{term.index}", term.type.tensor) for term in inputs(rule.candidate.roots)}
+    sides = (rule.candidate.sources, rule.candidate.targets)
+    left, right = (spelled_out(rules, values(rules, side, feeds)) for side in sides)
+    return left != right
+
+
+def fires_text(rules: Rules, rule: GeneralRule, name: str, operators: Mapping[str, str]) -> str:
+    """A test in which the rule applies, at the sizes at which it was found."""
+    names = tensor_names(rule.candidate)
+
+    def attribute(term: Term, name: str, value: Any) -> str | None:
+        assert term.item is not None
+        if isinstance(value, DType):
+            return str(value)
+        return None if is_default(declared(rules, term.item, name), value) else written(value)
+
+    writer = Writer(rules, names, operators, attribute)
+    given = ", ".join(
+        f"{label}: {term.type.dtype}[{', '.join(map(str, term.type.shape))}]" for term, label in names.items()
+    )
+    binds = "\n".join(writer.statements(rule.candidate.sources, output_names(rule.candidate)))
+    return "\n".join([f"test {name} {{", *([f"given {given}"] if given else []), f"fires {{ {binds} }}", "}"])
+
+
+def header_of(
+    rules: Rules, families: Sequence[Family], settings: GenerationSettings, stages: Stages, seconds: float
+) -> list[str]:
+    """The comment on top: where the rules come from, what was tried, how many were left at each stage."""
+    operators = sorted({item.op for family in families for item in (*family.items, *(c for c, _ in family.constants))})
+    lines = [
+        f"Found and proved by `dslc generate` {__version__}: every rule between graphs of at most {settings.max_operators} operators",
+        *textwrap.wrap(f"over {', '.join(operators)}.", WIDTH),
+    ]
+    for family in families:
+        shown = ", ".join(f"{n} of {type}" for type, n in Counter(map(str, family.inputs)).items())
+        lines += textwrap.wrap(
+            f"Inputs ({family.name}): {shown}; {len(family.constants)} constants; seed {settings.seed}.", WIDTH
+        )
+    for op in operators:
+        for trait, other in rules.traits_of(op).named.items():
+            if trait == "stand_in":
+                lines.append(f"{op} was enumerated as {other}, which hides less; the rules are proved for {op} itself.")
+            elif trait == "operand_of":
+                lines.append(f"{op} was applied to inputs only.")
+    lines += textwrap.wrap(f"Counts: {', '.join(f'{name} {n}' for name, n in stages.counts.items())}.", WIDTH)
+    reasons = Counter(reason.partition(":")[0] for _, reason in stages.left_out)
+    if reasons:
+        lines += textwrap.wrap(
+            f"Left out: {', '.join(f'{n} {reason}' for reason, n in sorted(reasons.items()))}.", WIDTH
+        )
+    lines.append(f"Time: {seconds:.0f} s, {stages.peak_memory / (1 << 20):.0f} MiB in the largest process.")
+    return lines

@@ -98,8 +98,7 @@ def likely(rules: Rules, name: str) -> str:
     for written in (name.lower(), name.replace("_", "").lower()):
         if written in spelled:
             onnx = spelled[written]
-            own = onnx_operators(rules, onnx)
-            if own:
+            if onnx_operators(rules, onnx):
                 return f"did you mean `{operator_named(rules, onnx).short}`, which ONNX calls {onnx}?"
             return f"did you mean ONNX's {onnx}? {_read_as(rules.onnx[onnx][-1])}"
     shorts = sorted({op.short for op in rules.operators.values()})

@@ -39,8 +39,7 @@ def vacuous_rule(sub: SubstitutionDef) -> Vacuous | None:
     """The contradiction among the guards of a substitution; None where none is proved."""
     syntax = sub.syntax
     conditions = [c for s in (*syntax.left, *syntax.right) if isinstance(s, t.Where) for c in s.conditions]
-    kinds = _attribute_kinds(sub)
-    return _vacuous(conditions, _sizes(syntax.params), kinds)
+    return _vacuous(conditions, _sizes(syntax.params), _attribute_kinds(sub))
 
 
 def vacuous_operator(op: OperatorDef) -> Vacuous | None:

@@ -12,9 +12,8 @@ from lsprotocol import types as lsp
 
 from dslc.checking.suppression import comment_for
 from dslc.errors import Diagnostic, DslcError, SourceText
-from dslc.lsp.names import Occurrence, Symbol
+from dslc.lsp.names import Occurrence, Symbol, everywhere, of_module, words
 from dslc.lsp.session import DocumentView, EditorSession
-from dslc.lsp.view import everywhere, of_module, words
 from dslc.syntax.parser import RESERVED
 from dslc.syntax.printer import format_source
 

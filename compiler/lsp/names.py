@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from dslc.errors import SourceText
 from dslc.lsp.declarations import Declared, declared_in
+from dslc.lsp.session import DocumentView, EditorSession
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -25,6 +28,8 @@ from dslc.syntax.vocabulary import (
     REDUCTIONS,
     TRAITS,
 )
+
+# ---- The meaning of each word of a rule file: one answer for going there, finding all uses, renaming and col--------
 
 Kind: TypeAlias = Literal["operator", "function", "rule", "attribute", "output", "local", "onnx", "module"]
 
@@ -132,8 +137,7 @@ class _Walk:
         return at, parts
 
     def _opened(self, index: int) -> tuple[str, OperatorDef | None]:
-        before = self._at(index - 1)
-        if self.tokens[index].text != "(" or before.kind != "word":
+        if self.tokens[index].text != "(" or self._at(index - 1).kind != "word":
             return self.tokens[index].text, None
         _, parts = self._dotted(index - 1)
         found = self.text.module.lookup(".".join(parts)) if self.text.module is not None else None
@@ -295,3 +299,67 @@ def occurrences(text: Text) -> tuple[Occurrence, ...]:
             one = Occurrence(one.start, one.end, one.symbol, one.form, True)
         out.append(one)
     return tuple(out)
+
+
+# ---- The words of documents and of other files, as they are asked for ----------------------------------------------
+
+
+def text_of(session: EditorSession, view: DocumentView) -> Text:
+    """A document to look through."""
+    return Text(view.source, _items(session, view.pieces.file), view.module, view.rules)
+
+
+def _items(session: EditorSession, file: t.File) -> tuple[tuple[int, int, t.Item], ...]:
+    spans = [(session.files.span(item.span), item) for item in file.items]
+    return tuple(sorted(((span.start, span.end, item) for span, item in spans), key=lambda one: one[0]))
+
+
+@lru_cache(1024)
+def of_module(session: EditorSession, module: Module, rules: Rules) -> tuple[Occurrence, ...]:
+    """The words of a file as it was loaded."""
+    return occurrences(Text(module.file.source, _items(session, module.file), module, rules))
+
+
+def words(session: EditorSession, view: DocumentView) -> tuple[Occurrence, ...]:
+    """The words of a document."""
+    return occurrences(text_of(session, view))
+
+
+def word_at(found: tuple[Occurrence, ...], offset: int) -> Occurrence | None:
+    """The word that an offset is in, or directly behind."""
+    best = None
+    for one in found:
+        if one.start <= offset <= one.end:
+            best = one
+            if offset < one.end:
+                return one
+    return best
+
+
+def everywhere(session: EditorSession, symbol: Symbol) -> Iterator[tuple[Module, Occurrence]]:
+    """Occurrences of a symbol in all files that can be loaded, each place once."""
+    seen: set[tuple[str, int]] = set()
+    for rules in session.world():
+        for module in rules.modules:
+            path = module.file.source.path
+            if symbol.name not in module.file.source.text:
+                continue
+            for one in of_module(session, module, rules):
+                if one.symbol == symbol and (path, one.start) not in seen:
+                    seen.add((path, one.start))
+                    yield module, one
+
+
+def item_at(view: DocumentView, offset: int) -> tuple[int, int, t.Item] | None:
+    """The item that an offset is in, with its place in the text."""
+    for item in view.pieces.file.items:
+        span = view.pieces.span(item.span)
+        if span.start <= offset <= span.end:
+            return span.start, span.end, item
+    return None
+
+
+def named_at(text: str, start: int, end: int, name: str) -> tuple[int, int]:
+    """The place of an item's name; the item's first character where it has none."""
+    found = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)").search(text, start, end)
+    return found.span() if found is not None else (start, min(start + 1, end))

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from lsprotocol import types as lsp
 
 from dslc.lsp.hover import rule_named, status_text
-from dslc.lsp.names import Occurrence
+from dslc.lsp.names import Occurrence, named_at
 from dslc.lsp.session import DocumentView
 from dslc.lsp.texts import EditorPlaces
-from dslc.lsp.view import named_at
 from dslc.syntax import tree as t
 
 _K = lsp.SymbolKind

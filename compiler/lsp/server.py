@@ -12,16 +12,14 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
-from dslc.checking.incremental import FileFindings
+from dslc.checking.files import FileFindings
 from dslc.errors import Diagnostic, DslcError, SourceText
 from dslc.lsp.commands import run
-from dslc.lsp.completion import complete
 from dslc.lsp.edits import NotRenamed, actions, declared, formatted, renamed, uses
-from dslc.lsp.hover import hover, rule_named, status_text
-from dslc.lsp.names import Occurrence
+from dslc.lsp.hover import complete, hover, rule_named, status_text
+from dslc.lsp.names import Occurrence, word_at, words
 from dslc.lsp.outline import TOKEN_MODIFIERS, TOKEN_TYPES, lenses, symbols, tokens
 from dslc.lsp.session import DocumentView, EditorSession, path_of
-from dslc.lsp.view import word_at, words
 from dslc.version import __version__
 
 PAUSE = 0.03  #: seconds without a key before what takes long is looked at; the first look begins at once

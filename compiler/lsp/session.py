@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlparse
 
 from lsprotocol import types as lsp
 
-from dslc.checking.incremental import Edited, FileFindings
+from dslc.checking.files import Edited, FileFindings
 from dslc.errors import DslcError, SourceText, Span
 from dslc.lsp.texts import EditorPlaces, EditorText
 from dslc.semantics.definitions import Module

@@ -360,8 +360,7 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Valu
         elif isinstance(statement, t.LetMany):
             for k, name in enumerate(statement.names):
                 env.bind(name, Thunk(lambda e=statement.value, k=k: evaluate(e, env)[k]))  # type: ignore[misc]
-    conditions = [c for s in clause.statements if isinstance(s, t.Where) for c in s.conditions]
-    solve(pairs, conditions, env)
+    solve(pairs, [c for s in clause.statements if isinstance(s, t.Where) for c in s.conditions], env)
     for expr, expected in later:
         if not equal(expected, evaluate(expr, env)):
             raise Skip

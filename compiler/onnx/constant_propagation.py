@@ -83,8 +83,7 @@ class KnownValues:
         from dslc.semantics.elaborate import elaborate
 
         instance = elaborate(self._rules, node.op, tuple(arg.type for arg in node.args), node.attrs)
-        known = dict(zip(instance.params, args, strict=True))
-        return self._inner(instance.outputs[index], known)
+        return self._inner(instance.outputs[index], dict(zip(instance.params, args, strict=True)))
 
     def _inner(self, value: Value, known: dict[Value, Items]) -> Items:
         if value in known:
@@ -314,8 +313,7 @@ def placed(rules: Rules, value: Value) -> Iterator[tuple[Value, Value]]:
 
 def with_places(value: Value, given: dict[Value, Value]) -> Value:
     """A result of an operator, over such positions."""
-    args = tuple(given.get(arg, arg) for arg in value.node.args)
-    return with_args(value.node, args)[value.index]
+    return with_args(value.node, tuple(given.get(arg, arg) for arg in value.node.args))[value.index]
 
 
 def _progression(value: Value) -> tuple[int, tuple[int, ...]] | None:

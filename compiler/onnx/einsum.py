@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dslc.ir.graph import Value, product
-from dslc.onnx.external import small_constant
+from dslc.onnx.protos import small_constant
 
 #: a node of ONNX's operators as values of the graph; None where no clause reads it
 Make = Callable[..., Value | None]

@@ -15,11 +15,10 @@ from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Value
 from dslc.ir.scalar import Num, Scalar
+from dslc.onnx.broadcasting import Symbols, symbolic
 from dslc.onnx.clauses import COPYING, NO_FIT, active, declared_default, equal, is_literal, node_view, read_node
 from dslc.onnx.constant_propagation import KnownValues
-from dslc.onnx.external import small_constant
-from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of, type_name
-from dslc.onnx.symbols import Symbols, symbolic
+from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of, small_constant, type_name
 from dslc.semantics.definitions import OnnxClause, OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate

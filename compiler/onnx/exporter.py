@@ -23,17 +23,23 @@ from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Opaque, Va
 from dslc.ir.scalar import Scalar, Sym, sym, walk
 from dslc.ir.sizes import multiple
 from dslc.onnx import folding
+from dslc.onnx.broadcasting import Sources, Symbols, symbolic
 from dslc.onnx.context import Context, OpaqueTensor, bind_values
-from dslc.onnx.definitions import definition_of
 from dslc.onnx.emit import Spec
-from dslc.onnx.external import FileData
 from dslc.onnx.folding import ordered
-from dslc.onnx.functions import IR_VERSION, Function, add_functions, general_sizes, name_of, standard_sizes
+from dslc.onnx.functions import (
+    IR_VERSION,
+    Function,
+    add_functions,
+    definition_of,
+    general_sizes,
+    name_of,
+    standard_sizes,
+)
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.naming import Namer, Naming, naming_of
 from dslc.onnx.plan import NestedModels, Resolved, WritePlan
-from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields, domain_of, value_info
-from dslc.onnx.symbols import Sources, Symbols, symbolic
+from dslc.onnx.protos import ELEM_TYPES, FileData, all_names, copy_fields, domain_of, value_info
 from dslc.onnx.types import dim_name
 from dslc.prove.garbage import gc_paused
 from dslc.semantics.library import Rules, rules_cache

@@ -33,20 +33,24 @@ from dslc.onnx.constant_propagation import KnownValues, least, open_ends, placed
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, bind_graph
 from dslc.onnx.einsum import written
 from dslc.onnx.exporter import function_of
-from dslc.onnx.external import array_of, check_length, is_external, small_constant, tensor_constant
 from dslc.onnx.functions import IR_VERSION, nodes_of
 from dslc.onnx.inlining import inlined_functions
 from dslc.onnx.metadata import DOMAIN, KEY, metadata
 from dslc.onnx.protos import (
     DTYPES,
     OLDEST_OPSET,
+    array_of,
     attribute_value,
     captured,
+    check_length,
     domain_of,
+    is_external,
     opsets,
     read_model,
     schema_of,
+    small_constant,
     sorted_nodes,
+    tensor_constant,
     value_info,
 )
 from dslc.onnx.types import complete_bind, infer
@@ -256,8 +260,7 @@ class _Importer:
             return None
         if not clauses or any(value is not None and not value.known for value in inputs):
             return None
-        view = self.view(node, domain, op, inputs)
-        results = read_node(self.rules, clauses, view)
+        results = read_node(self.rules, clauses, self.view(node, domain, op, inputs))
         if results is None:
             return None
         for name, value in zip(node.output, results, strict=True):
@@ -493,7 +496,7 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
 
 def defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str) -> Graph | None:
     """The group of a definition at types, where its equation is what the function spells out."""
-    from dslc.onnx.definitions import equation_of
+    from dslc.onnx.functions import equation_of
 
     group = equation_of(rules, definition) if definition else None
     opset = next((entry.version for entry in function.opset_import if not entry.domain), 0)

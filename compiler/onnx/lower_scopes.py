@@ -36,9 +36,8 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.onnx.access_lines import AxisLine, effort, in_order, lines_of, transposition
-from dslc.onnx.broadcasting import NotLowered, Tensors, below, takes
-from dslc.onnx.external import small_constant
-from dslc.onnx.symbols import Symbols
+from dslc.onnx.broadcasting import NotLowered, Symbols, Tensors, below, takes
+from dslc.onnx.protos import small_constant
 
 #: the first opset in which pads are inputs
 OLDEST = 11
@@ -188,8 +187,7 @@ class _ScopeLowering(Tensors):
             return self.chosen(condition, sides[0], sides[1], own)
         if name == "+":
             return self.sum(part, own)
-        args = [self.go(arg, own) for arg in part.args]
-        return self.arithmetic(name, part, args, own)
+        return self.arithmetic(name, part, [self.go(arg, own) for arg in part.args], own)
 
     def arithmetic(self, name: str, part: Apply, args: list[Value], own: DType) -> Value:
         if name in _CHAINS:
@@ -252,8 +250,7 @@ class _ScopeLowering(Tensors):
         finally:
             del self.iters[outer:]
         axes = list(range(outer, outer + len(sizes)))
-        shape = body.type.shape[:outer]
-        found = self.along(_REDUCE[kind], body, axes, inner, shape, keepdims=0)
+        found = self.along(_REDUCE[kind], body, axes, inner, body.type.shape[:outer], keepdims=0)
         return self.cast(found, DType.BOOL) if part.kind in ("any", "all") else found
 
     def apart(self, part: Reduce, sizes: Sequence[Any]) -> list[Scalar] | None:

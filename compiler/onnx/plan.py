@@ -26,15 +26,14 @@ from dslc.ir.graph import (
     topological,
     with_args,
 )
-from dslc.onnx.broadcasting import NotLowered
+from dslc.onnx.broadcasting import NotLowered, Symbols, symbolic
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
-from dslc.onnx.external import small_constant
 from dslc.onnx.functions import Function
 from dslc.onnx.fuse_nodes import fuse_node
 from dslc.onnx.lower_scopes import lower_scope, picked
 from dslc.onnx.metadata import DOMAIN
-from dslc.onnx.symbols import Symbols, symbolic
+from dslc.onnx.protos import small_constant
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules

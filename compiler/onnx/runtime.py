@@ -10,7 +10,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from dslc.errors import DslcError, error
-from dslc.onnx.external import byte_size, is_external
+from dslc.onnx.protos import byte_size, is_external
 
 
 def session(model: ModelProto | str | bytes, *, threads: int = 0, optimize: bool = True, prepacked: bool = True) -> Any:

@@ -14,8 +14,7 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from dslc.errors import error
-from dslc.onnx.external import FileRegion, entries, is_external, region
-from dslc.onnx.protos import copy_fields, tensors
+from dslc.onnx.protos import FileRegion, copy_fields, entries, is_external, region, tensors
 from dslc.store import beside, is_stream
 
 #: protobuf messages end at 2 GiB; some room is left for the graph
@@ -131,8 +130,7 @@ class _Writer:
         beside = [t for t in every if is_external(t)]
         clash = self.stays and any(entries(t).get("location") == self.data.name for t in beside)
         out = list(beside) if not self.stays or clash else []
-        total = sum(_bytes(t) for t in inside)
-        if external or (external is None and total > LIMIT):
+        if external or (external is None and sum(_bytes(t) for t in inside) > LIMIT):
             out += [t for t in inside if _bytes(t) >= SMALLEST and t.data_type != TensorProto.STRING]
         return out
 
@@ -188,8 +186,7 @@ def _without(model: ModelProto, moved: list[TensorProto]) -> ModelProto:
             tensor.raw_data = content
     for weight in weights:
         if id(weight) in gone:
-            bare = copy.graph.initializer.add()
-            copy_fields(weight, bare, {"raw_data", *_CONTENTS})
+            copy_fields(weight, copy.graph.initializer.add(), {"raw_data", *_CONTENTS})
         else:
             copy.graph.initializer.append(weight)
     return copy

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dslc.checking.files import check_files
+from dslc.checking.files import Edited, check_files
 from dslc.checking.fixes import mend
-from dslc.checking.incremental import Edited
 from dslc.checking.project import project_of
 from dslc.cli.main import run
 from dslc.errors import DslcError

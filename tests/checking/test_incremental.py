@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from dslc.checking.files import check_files
-from dslc.checking.incremental import Edited
+from dslc.checking.files import Edited, check_files
 from dslc.errors import Diagnostic, SourceText
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse_with_errors

@@ -19,9 +19,8 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Kernel, Scope, input_value, scope_value, topological
 from dslc.ir.scalar import apply as scalar
 from dslc.ir.scalar import bound, dimension, num, read, reduce, traversal
-from dslc.onnx.definitions import definition_of, types_of
 from dslc.onnx.exporter import export, function_of
-from dslc.onnx.functions import name_of, standard_sizes
+from dslc.onnx.functions import definition_of, name_of, standard_sizes, types_of
 from dslc.onnx.importer import group_of, import_model
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules

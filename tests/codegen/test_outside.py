@@ -23,8 +23,7 @@ from dslc.ir.graph import Graph, input_value
 from dslc.ir.scalar import dimension
 from dslc.ir.text import size_name
 from dslc.kernels import texts_of
-from dslc.onnx.definitions import equation_of, types_of
-from dslc.onnx.functions import name_of
+from dslc.onnx.functions import equation_of, name_of, types_of
 from dslc.onnx.importer import import_model
 from dslc.outside import in_code, in_line, in_stream
 from dslc.semantics.apply import apply

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dslc.cli.main import run
+from dslc.foreign.decisions import Import, imported_text
 from dslc.foreign.importer import import_rules
-from dslc.foreign.outcomes import Import, imported_text
 from dslc.foreign.rule import ForeignRule
 
 

@@ -11,8 +11,8 @@ import pytest
 from dslc.cli.main import run
 from dslc.foreign import taso, tensat
 from dslc.foreign.counterparts import KNOWN
+from dslc.foreign.decisions import Outcome
 from dslc.foreign.importer import import_rules
-from dslc.foreign.outcomes import Outcome
 from dslc.foreign.rule import KINDS, ForeignRule, Operator, RuleTensor
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translation import definition, operators, translations

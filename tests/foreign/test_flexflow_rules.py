@@ -10,9 +10,9 @@ import pytest
 from dslc.cli.main import run
 from dslc.errors import DslcError
 from dslc.foreign import flexflow, taso
+from dslc.foreign.decisions import Outcome
+from dslc.foreign.flexflow import AxisOrder, axis_order, undistributed
 from dslc.foreign.importer import import_rules, read_rules
-from dslc.foreign.outcomes import Outcome
-from dslc.foreign.parallel_operators import AxisOrder, axis_order, undistributed
 from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
 from dslc.foreign.translation import translations
 from tests.foreign.shaped import IMAGE, KERNEL, RIGHT, W4, W5, X1, X2, X3, at, concat, plain, pool, rule, split

@@ -12,7 +12,7 @@ import pytest
 from dslc.checking.files import check_files
 from dslc.foreign import flexflow, taso
 from dslc.foreign.counterparts import permutation
-from dslc.foreign.parallel_operators import undistributed
+from dslc.foreign.flexflow import undistributed
 from dslc.foreign.rule import ForeignRule, Operator
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translation import definition, operators, translations

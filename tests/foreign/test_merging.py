@@ -9,8 +9,8 @@ import pytest
 
 from dslc.cli.main import run
 from dslc.foreign import taso
+from dslc.foreign.decisions import Import, ImportedRule
 from dslc.foreign.importer import import_rules
-from dslc.foreign.outcomes import Import, ImportedRule
 from dslc.foreign.reverses import documented, documented_both, in_source_order, merged, numbers_in, reversed_rule
 from dslc.foreign.rule import ForeignRule
 from dslc.prove.evidence.lock import read_lock

@@ -9,9 +9,8 @@ import pytest
 
 from dslc.cli.main import run
 from dslc.foreign import taso
-from dslc.foreign.decisions import Deciding, digest_of
+from dslc.foreign.decisions import Deciding, Outcome, digest_of
 from dslc.foreign.importer import import_rules
-from dslc.foreign.outcomes import Outcome
 from dslc.foreign.rule import Operator
 from dslc.foreign.translation import translations
 from dslc.prove.evidence.lock import read_lock

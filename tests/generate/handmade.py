@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from dslc.generate.terms.menu import cut_attribute
-from dslc.generate.terms.term import Item, Term, TermType, input_term
-from dslc.generate.terms.trees import outputs
+from dslc.generate.terms.inputs import cut_attribute
+from dslc.generate.terms.term import Item, Term, TermType, input_term, outputs
 from dslc.ir.dtype import DType
 from dslc.semantics.library import Rules, load
 from dslc.syntax import tree as t

@@ -7,10 +7,9 @@ from functools import partial
 from handmade import taso
 
 from dslc.generate.enumeration.levels import Enumerator
-from dslc.generate.pruning.classes import Classes, family_inputs
+from dslc.generate.pruning.derivability import Classes, family_inputs
 from dslc.generate.terms.inputs import InputSizes, families
-from dslc.generate.terms.term import substitute
-from dslc.generate.terms.trees import outputs
+from dslc.generate.terms.term import outputs, substitute
 
 OPERATORS = ("matmul", "ewadd", "transpose", "concat", "split")
 

@@ -16,7 +16,7 @@ from dslc.generate.enumeration.evaluation import EnumerationState, TupleChunk
 from dslc.generate.enumeration.levels import Enumeration, Enumerator
 from dslc.generate.enumeration.mappers import Mapper, mapper_for, on_cluster, serial
 from dslc.generate.library import generate
-from dslc.generate.rulefile import library_text
+from dslc.generate.proofs import library_text
 from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.interpret.domain import Array

@@ -17,8 +17,7 @@ from dslc.generate.enumeration.evaluation import EnumerationState, TupleChunk, e
 from dslc.generate.enumeration.fingerprint import first_hash
 from dslc.generate.enumeration.levels import Enumeration, Enumerator
 from dslc.generate.enumeration.mappers import forked, serial
-from dslc.generate.terms.inputs import Family, InputSizes, families
-from dslc.generate.terms.menu import MenuValues, items
+from dslc.generate.terms.inputs import Family, InputSizes, MenuValues, families, items
 from dslc.generate.terms.term import (
     Item,
     Term,
@@ -28,10 +27,10 @@ from dslc.generate.terms.term import (
     input_term,
     inputs,
     meet,
+    outputs,
     subterms,
     values,
 )
-from dslc.generate.terms.trees import outputs
 from dslc.interpret.domain import Array
 from dslc.interpret.field import Field, P
 from dslc.interpret.run import run

@@ -14,8 +14,8 @@ from dslc.cli.main import cli
 from dslc.generate.general.joins import along_axes, joined, taken_apart
 from dslc.generate.general.rules import GeneralRule, definition, generalise
 from dslc.generate.library import GeneratedLibrary, generate
+from dslc.generate.proofs import library_text
 from dslc.generate.pruning.generality import key
-from dslc.generate.rulefile import library_text
 from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.term import Conjecture, Equation, Term
 from dslc.ir.dtype import DType, TensorType

@@ -13,8 +13,7 @@ from handmade import taso
 
 from dslc.generate.enumeration.levels import Enumerator
 from dslc.generate.library import generate
-from dslc.generate.pruning.classes import Classes, family_inputs
-from dslc.generate.pruning.derivability import KnownRules
+from dslc.generate.pruning.derivability import Classes, KnownRules, family_inputs
 from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import Term, applied, input_term, inputs

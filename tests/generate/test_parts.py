@@ -11,9 +11,8 @@ import pytest
 from handmade import taso
 
 from dslc.generate.enumeration.evaluation import evaluate_chunk
-from dslc.generate.enumeration.levels import Enumerator
-from dslc.generate.enumeration.open_terms import settled
-from dslc.generate.enumeration.pairs import TermsByOperators, sharing
+from dslc.generate.enumeration.levels import Enumerator, settled
+from dslc.generate.enumeration.mappers import TermsByOperators, sharing
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import subterms
 from dslc.semantics.library import Rules
@@ -32,7 +31,7 @@ def test_parts_of_a_level_are_settled_alone(rules: Rules, monkeypatch: pytest.Mo
     """A large level is settled part by part, in bounded memory: the result is that of the level as a whole."""
     small = family(rules, "ewadd smul transpose matmul concat split I_matmul", count=2)
     whole = Enumerator(rules, ("taso",), small, 3).run()
-    monkeypatch.setattr("dslc.generate.enumeration.levels.SETTLE_PART", 700)
+    monkeypatch.setattr("dslc.generate.enumeration.levels.PART", 700)
     sizes: list[int] = []
 
     def mapper(state: Any, tasks: Iterable[Any], work: Any = evaluate_chunk) -> Iterator[Any]:

@@ -16,8 +16,7 @@ from dslc.generate.pruning.generality import (
     without_renamed,
     without_same,
 )
-from dslc.generate.terms.term import Conjecture, input_term
-from dslc.generate.terms.trees import outputs
+from dslc.generate.terms.term import Conjecture, input_term, outputs
 
 A, B, C, D, E = matrices()
 BUILD = partial(outputs, taso())

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from handmade import IMAGE, KERNEL, add, matmul, matrices, op, taso
 
-from dslc.generate.enumeration import open_terms as settle
+from dslc.generate.enumeration import levels as settle
 from dslc.generate.enumeration.levels import Enumerator
 from dslc.generate.enumeration.rewrites import KeyIndex
 from dslc.generate.general.rules import GeneralRule, Tries, definition, generalise, less_general
-from dslc.generate.pruning.classes import Classes
-from dslc.generate.pruning.derivability import KnownRules, derivable_pairs
+from dslc.generate.pruning.derivability import Classes, KnownRules, derivable_pairs
 from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import Conjecture, Equation, Term, TermType, input_term
 from dslc.ir.dtype import DType

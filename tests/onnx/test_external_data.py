@@ -18,8 +18,8 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Constant
 from dslc.onnx import save as saving
 from dslc.onnx.exporter import export
-from dslc.onnx.external import FileData
 from dslc.onnx.importer import import_model
+from dslc.onnx.protos import FileData
 from dslc.onnx.runtime import session
 from dslc.onnx.save import save
 

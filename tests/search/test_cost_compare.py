@@ -16,8 +16,7 @@ from dslc.cost.inputs import drawn_inputs, inputs_at_other_sizes, special_inputs
 from dslc.cost.process import ModelFile
 from dslc.onnx.describe import computed_types
 from dslc.onnx.importer import import_model
-from dslc.onnx.inputs import draw, input_specs
-from dslc.onnx.special_inputs import only_numbers
+from dslc.onnx.inputs import draw, input_specs, only_numbers
 from dslc.semantics.library import standard
 
 NAN, INF = float("nan"), float("inf")

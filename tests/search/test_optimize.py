@@ -377,7 +377,9 @@ def test_bench_says_which_inputs_two_models_do_not_share(
 
 
 def test_examples_of_the_python_interface_run() -> None:
-    from dslc.api import build, derivations, differences, models, mutants, operators, rules, why_not
+    from dslc.api import derivations, differences, models, mutants, operators, rules
+    from dslc.api.calls import build
+    from dslc.api.rules import why_not
 
     modules = (build, derivations, differences, models, mutants, operators, rules, why_not)
     found = [doctest.testmod(module) for module in modules]

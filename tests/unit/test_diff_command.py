@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dslc.cli.main import run
-from dslc.reporting.planes import plane, svg, text
+from dslc.reporting.plots import plane, svg, text
 
 DILATED = ["pet.dilated_conv_to_dense", "--shape", "K=3,2,3,3", "--bind", "d=2", "--bind", "p=[2,2,2,2]"]
 PADS = "pads=[1, 1, 1, 1]"

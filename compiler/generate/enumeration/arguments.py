@@ -10,9 +10,8 @@ from operator import not_
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluation import ELEMENTS, TupleChunk
-from dslc.generate.enumeration.pairs import TermsByOperators, disjoint, sharing, union
-from dslc.generate.enumeration.plan import Planner, Steps, combined
+from dslc.generate.enumeration.evaluation import ELEMENTS, Planner, Steps, TupleChunk, combined
+from dslc.generate.enumeration.mappers import TermsByOperators, disjoint, sharing, union
 from dslc.generate.enumeration.space import INPUT, TermTable
 from dslc.interpret.domain import Array
 

@@ -23,8 +23,7 @@ ROWS = 1 << 16  #: rows that are hashed at once
 def _weights(type: TensorType, seed: int) -> tuple[Array, int]:
     """Weights as float64 [elements, 8]: the two hashes' weights in four pieces of 8 bits each; and what the type adds."""
     rng = np.random.default_rng((zlib.crc32(str(type).encode()), seed))
-    count = prod(type.sizes)
-    weights = rng.integers(1, P, (count, 2), dtype=np.int64)
+    weights = rng.integers(1, P, (prod(type.sizes), 2), dtype=np.int64)
     pieces = np.concatenate([(weights >> shift) & 0xFF for shift in (0, 8, 16, 24)], axis=1)
     return pieces.astype(np.float64), int(rng.integers(0, 1 << 62))
 

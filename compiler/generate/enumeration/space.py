@@ -175,8 +175,7 @@ def in_first_order(order: Array, family: Family) -> Array:
                 break
             rest //= _BASE
             mine = np.isin(digit, numbers)
-            wanted = np.array([*numbers, 0])[expected]
-            good &= ~mine | (digit == wanted)
+            good &= ~mine | (digit == np.array([*numbers, 0])[expected])
             expected += mine
             np.minimum(expected, len(numbers), out=expected)
     return good

@@ -24,10 +24,10 @@ from dslc.generate.terms.term import (
     entries,
     input_term,
     inputs,
+    outputs,
     subterms,
     total,
 )
-from dslc.generate.terms.trees import outputs
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import input_value
 from dslc.semantics.apply import apply
@@ -95,8 +95,7 @@ class _Unifier:
                 return True
         if isinstance(a, int) or isinstance(b, int):
             return False
-        first = self.equal(a[0], b[0])
-        return first or self.equal(a[1], b[1])
+        return self.equal(a[0], b[0]) or self.equal(a[1], b[1])
 
     def pin(self, tree: Tree) -> bool:
         """Gives a free size back its original number."""

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from dslc.generate.general.text import choice
-from dslc.generate.terms.term import Conjecture, Equation, Item, Term, Terms, inputs, size, subterms
-from dslc.generate.terms.trees import outputs
+from dslc.generate.terms.term import Conjecture, Equation, Item, Term, Terms, inputs, outputs, size, subterms
 from dslc.ir.graph import Attrs
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules

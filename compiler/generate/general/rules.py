@@ -458,8 +458,7 @@ Kind = tuple[tuple[str, ...], tuple[str, ...], bool, str]
 
 def kind(rule: GeneralRule) -> Kind:
     """Equal for rules that are alike."""
-    used = applications(rule.candidate.roots)
-    names = sorted(item.op for item, _ in used)
+    names = sorted(item.op for item, _ in applications(rule.candidate.roots))
     return tuple(names), tuple(sorted(name for name, _, _ in rule.form.holes)), bool(rule.form.grouped), rule.form.pack
 
 

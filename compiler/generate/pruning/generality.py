@@ -230,8 +230,7 @@ def above_common_subterms(candidate: Conjecture, values: PrimeValues, build: Bui
     shared = set(subterms(candidate.sources)) & set(subterms(candidate.targets))
     common = [term for term in subterms(candidate.sources) if term in shared and term.item is not None]
     for term in sorted(common, key=lambda term: -size((term,))):
-        number = _unused(candidate)
-        fresh = input_term(number, TermType(term.type.dtype, term.type.shape))
+        fresh = input_term(_unused(candidate), TermType(term.type.dtype, term.type.shape))
         roots = candidate.roots
         if all(root is term for root in roots):
             continue

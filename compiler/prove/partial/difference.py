@@ -63,7 +63,7 @@ class Difference:
 
     def _repr_html_(self) -> str:
         from dslc.reporting.pages import fragment
-        from dslc.reporting.planes import plane, svg
+        from dslc.reporting.plots import plane, svg
 
         drawn = svg([plane(self.mask)]) if self.boxes and self.share < 1 else ""
         return fragment("difference_part.html.j2", found=self, boxes=[str(box) for box in self.boxes], drawing=drawn)

@@ -14,10 +14,9 @@ from onnx import ModelProto
 
 from dslc.cost.process import ModelFile, profiled
 from dslc.cost.targets import OwnKernels
-from dslc.onnx.describe import counts, note
+from dslc.onnx.describe import compared, counts, note, pictured
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import inlined
-from dslc.onnx.picture import compared, pictured
 from dslc.onnx.runtime import accepted
 from dslc.prove.verdict import RuleVerdict
 from dslc.report import Counts, Details, Generator, PairMs, PhaseSpan, Report, Sizes, Step, Turn, Without
