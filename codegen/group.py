@@ -286,5 +286,6 @@ def reads_of(body: Scalar, places: list[int]) -> Iterator[tuple[tuple[Scalar, ..
 
 
 def sizes_of(types: tuple[TensorType, ...]) -> Iterator[Dim]:
+    """The sizes of all axes of some types, in order."""
     for type in types:
         yield from type.shape

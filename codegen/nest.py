@@ -36,6 +36,8 @@ class Variable:
 
 @record
 class Assign:
+    """An assignment: `name = value;`."""
+
     name: str
     value: str
 
@@ -77,6 +79,8 @@ class Lanes:
 
 @record
 class Branch:
+    """A branch: `if (condition) ... else ...`."""
+
     condition: str
     then: Block
     other: Block

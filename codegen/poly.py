@@ -70,14 +70,17 @@ class Poly(Polynomial[Atom]):
 
 
 def const(value: int) -> Poly:
+    """A constant polynomial."""
     return Poly.of(value)
 
 
 def of(atom: Atom) -> Poly:
+    """The polynomial of one atom."""
     return Poly((((atom,), 1),))
 
 
 def product(parts: Iterable[Poly]) -> Poly:
+    """The product of polynomials."""
     out = const(1)
     for part in parts:
         out = out * part

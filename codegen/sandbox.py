@@ -41,6 +41,7 @@ def _line(problem: BaseException) -> int:
 
 
 def main() -> None:
+    """Render the template that the file of the first argument names, and write the outcome as JSON."""
     given = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     try:
         answer: dict[str, Any] = {"text": rendered(given["source"], given["values"], given["most"])}

@@ -252,4 +252,5 @@ class StageLayout:
 
 
 def dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:
+    """The offset of an index: the sum of positions times strides."""
     return sum((at * stride for at, stride in zip(index, strides, strict=True)), const(0))

@@ -94,14 +94,17 @@ def dim_of(value: Poly) -> Dim:
 
 
 def plain(size: Scalar) -> Dim:
+    """A size as a number where it is one."""
     return int(size.value) if isinstance(size, Num) and isinstance(size.value, int) else size
 
 
 def scalar(size: Dim) -> Scalar:
+    """A size as an expression."""
     return num(size) if isinstance(size, int) else size
 
 
 def times(*sizes: Dim) -> Dim:
+    """The product of sizes."""
     total: Scalar = num(1)
     for size in sizes:
         total = apply("*", total, scalar(size))
@@ -116,10 +119,12 @@ def above(size: Dim, by: int) -> Dim:
 
 
 def least(size: Dim, limit: int) -> Dim:
+    """The smaller one of a size and a limit."""
     return min(size, limit) if isinstance(size, int) else plain(apply("min", size, num(limit)))
 
 
 def bytes_of(dtype: DType, elements: Poly) -> Dim:
+    """Bytes of so many elements."""
     return dim_of(elements * dtype.bytes)
 
 

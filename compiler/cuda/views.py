@@ -185,4 +185,5 @@ def joined(axes: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
 
 
 def number(value: Scalar) -> int | None:
+    """A size as an integer; None where it is unknown."""
     return int(value.value) if isinstance(value, Num) else None
