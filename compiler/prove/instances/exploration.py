@@ -77,7 +77,18 @@ def instance_set(rules: Rules, sub: SubstitutionDef, level: str = "steps", types
         Uncovered
     """
     chosen = types if types is not None else next(iter(types_of(rules, sub)), Types())
-    found = _kept(rules, "covers", (sub, chosen, chosen.dtypes, level), lambda: _found(rules, sub, level, chosen))
+    own = (sub, chosen, chosen.dtypes)
+
+    def make() -> InstanceSet | tuple[str, bool]:
+        # with no number for any step both levels are the same
+        other = rules_cache(rules, "covers").get((*own, LEVELS[level == LEVELS[0]])) if level in LEVELS[:2] else None
+        if isinstance(other, InstanceSet):
+            whole = other.level == LEVELS[0]
+            if whole if level == LEVELS[0] else not (whole and other.unknown_steps):
+                return other
+        return _found(rules, sub, level, chosen)
+
+    found = _kept(rules, "covers", (*own, level), make)
     if isinstance(found, InstanceSet):
         return found
     raise Uncovered(*found)
