@@ -155,7 +155,7 @@ WRONG: dict[str, tuple[str, str]] = {
 def test_a_template_that_is_wrong_is_left_out_and_said(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tuned(monkeypatch, "cuda.written", seconds=2.0)
+    tuned(monkeypatch, "cuda.code", seconds=2.0)
     template, says = WRONG[what]
     lowering, notes = written(rules_with(tmp_path, template), relu(5, 7))
     assert lowering == "" and len(notes) == 1
