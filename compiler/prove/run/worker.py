@@ -84,24 +84,6 @@ def _answer(rules: Rules, task: Task, prover: ProverName, without: Collection[Ty
     )
 
 
-def main() -> None:
-    """Serves until the other side closes its end."""
-    asker = Asker()
-    messages = iter(asker)
-    places = list(map(Path, next(messages, ())))
-    rules = load_many([place for place in places if not place.is_dir()], [place for place in places if place.is_dir()])
-    asker.answer(modules_digest(rules.modules))
-    with gc_paused():
-        for task in messages:
-            for verdict in answered(rules, task):
-                asker.answer(verdict)
-            asker.answer(None)
-
-
-if __name__ == "__main__":
-    main()
-
-
 def written(rules: Rules, text: str, operators: Mapping[str, str], library: str = "generated") -> SubstitutionDef:
     """A substitution as the loader would give it.
 
@@ -119,3 +101,21 @@ def written(rules: Rules, text: str, operators: Mapping[str, str], library: str 
     (item,) = file.items
     assert isinstance(item, t.Substitution)
     return SubstitutionDef(f"{library}.{item.name}", item, module)
+
+
+def main() -> None:
+    """Serves until the other side closes its end."""
+    asker = Asker()
+    messages = iter(asker)
+    places = list(map(Path, next(messages, ())))
+    rules = load_many([place for place in places if not place.is_dir()], [place for place in places if place.is_dir()])
+    asker.answer(modules_digest(rules.modules))
+    with gc_paused():
+        for task in messages:
+            for verdict in answered(rules, task):
+                asker.answer(verdict)
+            asker.answer(None)
+
+
+if __name__ == "__main__":
+    main()
