@@ -444,7 +444,7 @@ def library_folder(folder: str | Path | None = None) -> Path:
 
 
 def library_folders(folder: str | Path | None = None) -> tuple[Path, ...]:
-    """That folder and its stand-in, where the first cannot be written."""
+    """The folder of libraries and its stand-in, where the first cannot be written."""
     here = cache_folder(folder)
     return tuple(dict.fromkeys((here / "kernels", stand_in(here) / "kernels")))
 

@@ -53,7 +53,7 @@ class Buffer:
 
 @record
 class PlanStep:
-    """What runs on a stream, once what it waits for is done.
+    """A step on a stream, begun once the steps that it waits for are done.
 
     `rule` says what it came from, and what it computes; `scratch` are buffers that it may use meanwhile.
     """

@@ -13,7 +13,8 @@ from dslc.ir.constants import fill
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.match import GraphIndex, compile_directions, find_matches
-from dslc.prove.evidence.dependencies import believed_lock, proved_traits, resting, settle_traits, trust_locks
+from dslc.prove.evidence import dependencies as resting
+from dslc.prove.evidence.dependencies import believed_lock, proved_traits, settle_traits, trust_locks
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import LOCK, write_lock
 from dslc.prove.verdict import RuleVerdict

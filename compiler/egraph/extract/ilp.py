@@ -140,7 +140,7 @@ def _proved(best: Extraction, reduced: _Reduced, answers: Sequence[_Solved]) -> 
 
 
 def _reduced(problem: ExtractionProblem, cost: float, until: Deadline) -> _Reduced:
-    """What may be cheaper than `cost`: choices that need their own class go, and those that need all that a cheaper one reads."""
+    """Choices that may be cheaper than `cost`: those that need their own class go, and those that need all that a cheaper one reads."""
     assert problem.roots is not None
     needs = landmarks(problem, until)
     needed = reduce(or_, [needs[root] for root in problem.roots])
