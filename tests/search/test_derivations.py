@@ -36,7 +36,7 @@ from dslc.kernels import note, prepared
 from dslc.onnx.exporter import compute, export, node_model
 from dslc.onnx.importer import import_model
 from dslc.search.candidates.candidate import Candidate
-from dslc.search.region_rewrites import derivations, rewriter
+from dslc.search.region_rewrites import derivations, hot_operators, rewriter
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.derivations import Derivations, derivations_of
 from dslc.search.region_rewrites.pairs import PairedDerivation
@@ -474,7 +474,7 @@ def attending(length: int, width: int, window: int, dilation: int) -> onnx.Model
 def test_rows_that_are_gathered_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a window lies is part of the expression (EinNet's G2BMM): all rows by all rows, and a band of that is looked up. What lies
     below the window, a bias and changes of layout, stays what it is."""
-    monkeypatch.setattr(derivations, "SHARE", 0.0)
+    monkeypatch.setattr(hot_operators, "SHARE", 0.0)
     monkeypatch.setattr(derivations, "DEPTH", 2)
     monkeypatch.setattr(derivations, "STATES", 120)
     model = attending(256, 64, 32, 2)
