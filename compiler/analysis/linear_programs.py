@@ -49,19 +49,6 @@ def linear_program(cost: Sequence[float], rows: Rows, upper: Sequence[float] | N
     return lp
 
 
-def least(cost: Sequence[float], rows: Rows, seconds: float) -> list[float] | None:
-    """Numbers of at least 0 with the least cost for which every row is at least its bound; None where time was too short."""
-    import highspy
-
-    solver = quiet_solver()
-    solver.setOptionValue("time_limit", seconds)
-    solver.passModel(linear_program(cost, rows))
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        return None
-    return [float(x) for x in solver.getSolution().col_value]
-
-
 def smallest(cost: Sequence[float], rows: Rows, seconds: float) -> Sequence[float]:
     """Numbers that are 0 or 1 with the least cost for which every row is at least its bound; none where time was too short."""
     import highspy

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
-import islpy
 import numpy as np
 import pytest
 
-from dslc.analysis.numeric import value
 from dslc.derivation.calls import read_call
 from dslc.interpret.field import Field, P
 from dslc.interpret.instantiate import Instance, Rejected
 from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Scope, Value, input_value, scope_value
-from dslc.ir.scalar import Scalar, Sym, apply, bound, num, read, reduce, traversal, walk
-from dslc.prove.exact.regions import DifferenceRegion
+from dslc.ir.scalar import Scalar, apply, bound, num, read, reduce, traversal
 from dslc.prove.partial.difference import Difference, difference, expanded, parametric
 from dslc.prove.partial.draws import NotCompared, WhyUncompared
 from dslc.prove.partial.rules import instances
 from dslc.prove.partial.split_points import NoBoxes, failing, joined, split_points
 from dslc.prove.strided import Box, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.library import Rules, load_many
+from tests.regions import points_of
 
 TILES = """dslc 1
 import std.conv (conv)
@@ -69,26 +67,6 @@ def of_calls(rules: Rules, old: str, new: str) -> tuple[Difference, ...]:
     one = read_call(rules, old, several=True)
     known = dict(zip(one.names, (value.type for value in one.graph.inputs), strict=True))
     return difference(rules, one.graph.outputs, read_call(rules, new, known, several=True).graph.outputs)
-
-
-def points_of(region: DifferenceRegion, sizes: Mapping[str, int]) -> tuple[frozenset[tuple[int, ...]], ...]:
-    """The positions of each output at given sizes."""
-    kinds = islpy.dim_type
-    known: dict[Scalar, int] = {
-        part: sizes[part.name] for each in region.parameters for part in walk(each) if isinstance(part, Sym)
-    }
-    out = []
-    for where, variables, position in zip(region.sets, region.variables, region.positions, strict=True):
-        for k, each in enumerate(region.parameters):
-            where = where.fix_val(kinds.param, k, islpy.Val.int_from_si(where.get_ctx(), int(value(each, known))))
-        points: list[dict[Scalar, int]] = []
-        where.foreach_point(
-            lambda point, variables=variables, points=points: points.append(
-                {it: point.get_coordinate_val(kinds.set, k).to_python() for k, it in enumerate(variables)}
-            )
-        )
-        out.append(frozenset(tuple(int(value(axis, {**known, **at})) for axis in position) for at in points))
-    return tuple(out)
 
 
 def positions(found: Difference) -> set[tuple[int, ...]]:

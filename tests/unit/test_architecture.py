@@ -226,3 +226,13 @@ def test_where_to_change_what_names_files_that_exist() -> None:
     assert [
         name for name in names if not any((base / name).exists() or (base / f"{name}.py").is_file() for base in bases)
     ] == []
+
+
+def test_a_module_serves_after_all_that_it_defines() -> None:
+    """What stands behind `if __name__ == "__main__"` does not exist yet when the module is run as a process."""
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        mains = [k for k, one in enumerate(body) if isinstance(one, ast.If) and "__main__" in ast.unparse(one.test)]
+        wrong += [str(path.relative_to(ROOT)) for k in mains if k < len(body) - 1]
+    assert wrong == []
