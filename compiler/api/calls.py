@@ -28,7 +28,7 @@ from dslc.store import write_file
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-# ---- Calls as users write them, an operator of a file, or a node of a model; and their operators as plain va--------
+# ---- calls and operators -------------------------------------------------------------------------------------------
 
 
 def file_of_call(call: str) -> list[str]:
@@ -74,7 +74,7 @@ def called_as(
     raise error("E0909", f"{call} has no node that is named `{node}`", hint="the name of a node, or of its result")
 
 
-# ---- Kernels of an optimized model, built for the machine at hand --------------------------------------------------
+# ---- kernels of a model --------------------------------------------------------------------------------------------
 
 
 def build(

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack
 
-from dslc.search.options.option import documented, options
+from onnx import ModelProto
+
+from dslc.errors import DslcError, error
+from dslc.ir.dtype import DTYPES
+from dslc.search.options.option import documented, options, told
 from dslc.search.options.settings import Settings
 from dslc.search.options.types import Isa, Options, PathLike, SessionOptions
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
     from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession
     from onnxruntime.capi.onnxruntime_pybind11_state import SessionOptions as OrtOptions
 
     from dslc.report import Report
     from dslc.search.runs.stages import Optimized
 
-
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Protocol, TypeAlias
-
-from onnx import ModelProto
-
-from dslc.errors import DslcError, error
-from dslc.ir.dtype import DTYPES
-from dslc.search.options.option import told
-
-# ---- Arguments in Python, as values that the commands take; mistakes in them are diagnostics -----------------------
+# ---- arguments -----------------------------------------------------------------------------------------------------
 
 #: a file, or a model in memory: as bytes of a file, or as ONNX's protobuf
 Model: TypeAlias = PathLike | bytes | ModelProto
@@ -168,7 +161,7 @@ def attribute_value(text: str) -> Any:
     return text.strip('"')
 
 
-# ---- Models in Python: what `dslc optimize`, `build`, `bench` and `why-not` do, on models in memory or in fi--------
+# ---- optimize, sessions --------------------------------------------------------------------------------------------
 
 
 def optimize(
@@ -180,23 +173,23 @@ def optimize(
     """A faster model with the same outputs, or the original.
 
     Args:
-            model: a path; the bytes of a file, or a model, whose external data (if any) lies relative to the working folder; or what
-                PyTorch has, where it is installed: a module, an exported program, or the path of one (`.pt2`).
-            args: what a module of PyTorch is called with, for its export; also the representative inputs, where there are no others.
-    {options}
+        model: a path; the bytes of a file, or a model, whose external data (if any) lies relative to the working folder; or what
+            PyTorch has, where it is installed: a module, an exported program, or the path of one (`.pt2`).
+        args: what a module of PyTorch is called with, for its export; also the representative inputs, where there are no others.
+        {options}
 
     Returns:
-            `.model`, which refers to the same external data as the original, and `.report` (times in milliseconds).
+        `.model`, which refers to the same external data as the original, and `.report` (times in milliseconds).
 
     Raises:
-            DslcError: with diagnostics, for a model, rules, inputs or options that are wrong.
+        DslcError: with diagnostics, for a model, rules, inputs or options that are wrong.
 
     Example:
-            >>> import dslc, onnx.parser
-            >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { t = Identity(x) y = Relu(t) }'
-            >>> result = dslc.optimize(onnx.parser.parse_model(text), budget=0)
-            >>> [node.op_type for node in result.model.graph.node]
-            ['Relu']
+        >>> import dslc, onnx.parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { t = Identity(x) y = Relu(t) }'
+        >>> result = dslc.optimize(onnx.parser.parse_model(text), budget=0)
+        >>> [node.op_type for node in result.model.graph.node]
+        ['Relu']
     """
     from dslc.search.options.settings import WrongOption, settings_of
     from dslc.search.pipeline import optimize as run
@@ -232,7 +225,7 @@ def _source(model: Any, args: Sequence[Any] | None) -> tuple[Path | ModelProto, 
 
 
 _NEVER_NONE = {one.name for one, _ in options(Settings) if one.default not in (None, ({},))}
-optimize.__doc__ = (optimize.__doc__ or "").replace("{options}", documented(Settings))
+optimize.__doc__ = (optimize.__doc__ or "").replace("{options}", documented(Settings).strip())
 
 
 def _signature() -> Signature:

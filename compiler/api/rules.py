@@ -45,7 +45,7 @@ from dslc.semantics.library import Rules, load_many, modules_of
 from dslc.semantics.library import load as load_library
 from dslc.sessions import session
 
-# ---- Rules in Python: load, check, test and prove them -------------------------------------------------------------
+# ---- load, check, test, prove --------------------------------------------------------------------------------------
 
 
 def load(path_or_library: PathLike) -> Rules:
@@ -199,7 +199,7 @@ def verify(
     return prove(loaded, inside, workers, "beside" if lock else None)
 
 
-# ---- Reasons why a rule does not apply to a model, or why `dslc optimize` does not use it: its status, the o--------
+# ---- reasons why a rule is not used --------------------------------------------------------------------------------
 
 PLACES = 2  #: places that are looked at
 RUNS = 15  #: runs of either side that are timed

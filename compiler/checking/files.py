@@ -18,7 +18,7 @@ from dslc.syntax.names import check_names
 from dslc.syntax.parser import parse_with_errors, read_source
 from dslc.syntax.pieces import Pieces, read_pieces
 
-# ---- Every mistake in rule files that can be found without running them: from the text of a file to what its--------
+# ---- findings from texts -------------------------------------------------------------------------------------------
 
 
 def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Iterable[Path] = ()) -> list[Diagnostic]:
@@ -142,7 +142,7 @@ def _unlooked(rules: Rules, rule: SubstitutionDef) -> Sequence[Diagnostic]:
     return ()
 
 
-# ---- The findings of `dslc check` in files that are being edited: after a keystroke only what it touches is --------
+# ---- files that are being edited -----------------------------------------------------------------------------------
 
 LOOKS = 20  #: looks at a file until nothing is left to check: what one check finds may leave out or ask for another
 

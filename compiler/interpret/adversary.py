@@ -111,6 +111,7 @@ def _certain(pair: PairOfLists, one: Difference) -> bool:
     return abs(x - y) > CLEAR * max(abs(x), abs(y))
 
 
+TURNS = 3  #: inputs of each manner, until some show two numbers that differ
 RANDOM = 40  #: random small instances that are tried before the steps from the one at hand
 
 TINY = InstanceDraws(sizes=(1, 1, 2), ranks=(0, 1, 2), entries=(-1, 0, 1, 2))
@@ -127,7 +128,8 @@ def smallest(
     terms = {
         name: rules.operators[value.name] for name, value in instance.drawn.items() if isinstance(value, OperatorRef)
     }
-    found = _looked(rules, instance, way, rng, MANNERS)
+    # where one side has no number, two numbers may differ as well, which says more
+    found = _looked(rules, instance, None if way == "undefined" else way, rng, MANNERS)
     if found is None:
         return None
     way, manner = found.difference.way, found.manner
@@ -171,11 +173,15 @@ def _looked(
     pair = pair_of(rules, instance.inputs, *instance.sides)
     if pair is None or pair.left == pair.right:
         return None
-    for manner in manners:
+    undefined = None
+    for manner in [*manners] * (1 if way else TURNS):
         difference = pair.difference(feeds_of(pair, manner, rng))
         if difference is not None and way in {None, difference.way}:
-            return WrongInstance(instance, difference, manner)
-    return None
+            found = WrongInstance(instance, difference, manner)
+            if way is not None or difference.way != "undefined":
+                return found
+            undefined = undefined or found
+    return undefined
 
 
 def elements_of(instance: Instance) -> int:

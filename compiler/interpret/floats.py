@@ -155,7 +155,13 @@ class Narrow(Floats):
         most = np.abs(a).max(initial=0.0) * np.abs(b).max(initial=0.0)
         if np.isfinite(self.held(most)):
             return super().matmul(a, b) + 0.0
-        return self.total(self.mul(a[..., None], b[:, None]), (2,))
+        # a row at a time: the products of all rows may be more than memory holds
+        left, right = a.astype(self._type), b.astype(self._type)
+        out = np.empty((*a.shape[:-1], b.shape[-1]))
+        for row in range(a.shape[-2]):
+            products = left[..., row, :, None] * right
+            out[..., row, :] = self.held(products.sum(axis=-2, dtype=np.float64)) + 0.0
+        return out
 
     def total(self, array: Array, axes: tuple[int, ...]) -> Array:
         return super().total(array, axes) + 0.0

@@ -46,6 +46,7 @@ from dslc.syntax import tree as t
 DEFAULT = 0.45  #: how often an attribute has its default
 DIVIDING = 0.3  #: how often a size divides one that is known, as channels do
 DETERMINED = 0.9  #: how often an attribute is what the types of the operands say of it
+MOST_ELEMENTS = 1 << 22  #: elements of a tensor of an instance: a guard may ask for more than memory holds
 
 
 class Rejected(Exception):
@@ -128,6 +129,7 @@ class _Random(Draft):
         return self.pick(domain)
 
     def tensor(self, param: t.Param, type: TensorType) -> Value:
+        _held(type)
         if param.name not in self.text.constants:
             return input_value(param.name, type)
         if type.dtype.is_float:
@@ -349,11 +351,20 @@ def instantiate(
         side = "right"
         right, inner = draft.right(syntax)
         corrected, limit = _corrections(draft, (*syntax.left, *syntax.right), inner)
+        for node in topological(value.node for value in (*left.values(), *right.values())):
+            for value in node.values:
+                _held(value.type)
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
         raise Rejected(f"{side} side: {problem.reason if isinstance(problem, Mismatch) else problem}") from problem
     except Unbound as unknown:
         raise Rejected(f"{side} side: `{unknown.name}` stays unknown") from None
     return Instance(inputs, left, right, dict(draft.drawn), corrected, limit)
+
+
+def _held(type: TensorType) -> None:
+    """Raises Rejected for a tensor of too many elements."""
+    if type.elements > MOST_ELEMENTS:
+        raise Rejected(f"a tensor has {type.elements} elements, and instances have {MOST_ELEMENTS} at most")
 
 
 def _linear_uses(

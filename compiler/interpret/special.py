@@ -46,6 +46,7 @@ COMPARED = 4  #: instances with fewer elements among them
 ATTEMPTS = 60  #: draws of names for one instance
 OPERATORS = 2  #: choices of operators
 DRAWS = 14  #: draws of elements for an instance
+LARGE = 40_000  #: elements of inputs, beyond which there are fewer draws
 SHARED = 0.7  #: how often an input has special elements of the same kinds as others
 SHARES: tuple[float, ...] = (0.2, 0.5, 1.0)  #: shares of special elements
 
@@ -92,7 +93,8 @@ def finding(sub: SubstitutionDef, example: str) -> Diagnostic:
 
 def change(pair: PairOfLists, rng: np.random.Generator) -> str | None:
     """The inputs and the first element of another kind on the right: NaN, an infinity, a zero, or any other number."""
-    for _ in range(DRAWS):
+    size = sum(value.type.elements for value in pair.inputs)
+    for _ in range(max(1, min(DRAWS, DRAWS * LARGE // max(1, size)))):
         pool = _pool(rng)
         feeds = {value: _drawn(value.type, pool if rng.random() < SHARED else _pool(rng), rng) for value in pair.inputs}
         try:

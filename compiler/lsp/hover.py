@@ -27,7 +27,7 @@ from dslc.syntax.printer import show
 from dslc.syntax.scan import HEADER_WORDS, ITEM_WORDS, Token, scan
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, CONSTANTS, DTYPE_NAMES, NUMERICS, TRAITS
 
-# ---- The text beside a name: its definition, types and shapes, costs, and how far a rule is proved -----------------
+# ---- text beside a name --------------------------------------------------------------------------------------------
 
 _FAILS = (DslcError, EvalError, Mismatch, Unbound, ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
 
@@ -174,7 +174,7 @@ def _local(view: DocumentView, word: Occurrence, symbol: Symbol) -> str | None:
     return f"A size or type of {', '.join(f'`{each}`' for each in sizes)}." if sizes else None
 
 
-# ---- Completions at a place: operators, attributes, names in reach, words of the language, libraries ---------------
+# ---- completions ---------------------------------------------------------------------------------------------------
 
 _WORD = re.compile(r"[A-Za-z_]\w*$")
 #: words that begin a statement, by the item that they stand in

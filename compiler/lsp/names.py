@@ -29,7 +29,7 @@ from dslc.syntax.vocabulary import (
     TRAITS,
 )
 
-# ---- The meaning of each word of a rule file: one answer for going there, finding all uses, renaming and col--------
+# ---- meanings of words ---------------------------------------------------------------------------------------------
 
 Kind: TypeAlias = Literal["operator", "function", "rule", "attribute", "output", "local", "onnx", "module"]
 
@@ -301,7 +301,7 @@ def occurrences(text: Text) -> tuple[Occurrence, ...]:
     return tuple(out)
 
 
-# ---- The words of documents and of other files, as they are asked for ----------------------------------------------
+# ---- words of documents --------------------------------------------------------------------------------------------
 
 
 def text_of(session: EditorSession, view: DocumentView) -> Text:

@@ -21,7 +21,7 @@ from dslc.onnx.access_lines import AxisLine
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.protos import ELEM_TYPES, operand_types, schema_of, small_constant, type_name
 
-# ---- Symbolic sizes at run time: int64 tensors read from the shapes of values that are there anyway, or comp--------
+# ---- symbolic sizes at run time ------------------------------------------------------------------------------------
 
 _FUNCTIONS = {"+": "Add", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}
 _LIST = TensorType(DType.I64, (1,))
@@ -175,7 +175,7 @@ def _node(op: str, args: tuple[Value, ...], type: TensorType, **attrs: Any) -> V
     return opaque(f"{op}:{sorted(attrs.items())}", op, OpaqueNode(proto, slots, ()), args, (type,))[0]
 
 
-# ---- Tensors with one axis for each iterator around an expression, as ONNX nodes that work on them -----------------
+# ---- one axis for each iterator ------------------------------------------------------------------------------------
 
 #: ends of slices beyond every size
 END = (1 << 31) - 1

@@ -20,7 +20,7 @@ from dslc.onnx.naming import RULE
 from dslc.onnx.protos import byte_size, captured, copy_fields, entries, graphs, is_external
 from dslc.reporting.data import DrawnNode, Picture
 
-# ---- Models as they are drawn: nodes by name, and which of two models' nodes the other one has as well -------------
+# ---- nodes by name -------------------------------------------------------------------------------------------------
 
 NUMBERS = 8  #: attributes of so many numbers are written out
 
@@ -132,7 +132,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-# ---- A model's size, its identity, and what dslc notes in its metadata ---------------------------------------------
+# ---- size, identity, metadata --------------------------------------------------------------------------------------
 
 
 def counts(model: ModelProto) -> tuple[int, int, int, dict[str, int]]:

@@ -47,7 +47,7 @@ from dslc.semantics.written import read_program
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
-# ---- Kernels in models: a node of the domain `dslc` and a function of the same name, which says what it mean--------
+# ---- kernels as functions ------------------------------------------------------------------------------------------
 
 #: the first version of the format that knows functions
 IR_VERSION = 8
@@ -190,7 +190,7 @@ def inlined(model: ModelProto) -> ModelProto:
     return out
 
 
-# ---- Kernels as text of the language, which travels in a model's metadata: what they are applied to, and wha--------
+# ---- kernels as text of the language -------------------------------------------------------------------------------
 
 #: the library of every installation
 STANDARD = "std"

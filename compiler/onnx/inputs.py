@@ -20,7 +20,7 @@ from onnx import NodeProto, TensorProto, TensorShapeProto, helper, numpy_helper
 
 from dslc.onnx.protos import captured, domain_of, every_node, operand_types, opset_of, schema_of
 
-# ---- Drawn inputs of a model: floats from a normal distribution, integers that their uses prove valid --------------
+# ---- drawn inputs --------------------------------------------------------------------------------------------------
 
 Uses: TypeAlias = dict[str, list[tuple[onnx.NodeProto, int]]]
 
@@ -299,7 +299,7 @@ class _Facts:
         return int(array.reshape(-1)[0]) if array.size == 1 and np.issubdtype(array.dtype, np.number) else None
 
 
-# ---- Inputs of a model that are only numbers, and special numbers that can be put into those -----------------------
+# ---- special numbers -----------------------------------------------------------------------------------------------
 
 Kind = Literal["extremes", "zeros", "edges", "logarithms"]
 KINDS: tuple[Kind, ...] = ("extremes", "zeros", "edges", "logarithms")

@@ -35,7 +35,7 @@ from dslc.ir.scalar import Sym
 from dslc.onnx.constant_propagation import static_shape
 from dslc.onnx.pytorch import not_onnx
 
-# ---- Reading model files and ONNX's small vocabulary: element types, opsets, attributes, captured names ------------
+# ---- model files ---------------------------------------------------------------------------------------------------
 
 #: the oldest opset whose nodes are understood; in older models every node stays opaque
 OLDEST_OPSET = 7
@@ -371,7 +371,7 @@ def copy_fields(source: Any, target: Any, skip: set[str]) -> None:
             setattr(target, field.name, value)
 
 
-# ---- Weights in their places: inside the model, or in a file beside it that is read on demand ----------------------
+# ---- weights -------------------------------------------------------------------------------------------------------
 
 SMALL = 1 << 14  #: elements of a constant that is held as numbers, so that rules can ask for its value
 

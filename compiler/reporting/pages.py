@@ -6,22 +6,18 @@ import base64
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from dslc.reporting.graphs import drawing
-from dslc.reporting.plots import ratios, times
+from dslc.reporting.plots import bars, by_layer, by_operator, ratios, times
 
 if TYPE_CHECKING:
     import jinja2
 
-
-from dataclasses import dataclass
-
-from dslc.reporting.plots import bars, by_layer, by_operator
-
-# ---- Pages of templates: one file that needs no network, in which nothing of a model or a rule is read as HT--------
+# ---- pages of templates --------------------------------------------------------------------------------------------
 
 
 def page(template: str, title: str, **values: Any) -> str:
@@ -108,7 +104,7 @@ def fragment_of_table(title: str, columns: Sequence[str], rows: Sequence[Sequenc
     return fragment("table_part.html.j2", title=title, columns=columns, rows=rows, about=about)
 
 
-# ---- The page of a run of `dslc optimize`, and the part of it that a notebook shows --------------------------------
+# ---- a run of `dslc optimize` --------------------------------------------------------------------------------------
 
 HUES = 8  #: rules that have a colour of their own; the last one is for all others
 NODES = 12  #: nodes in a table of what takes longest

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-# ---- Plots as numbers: places are percent of the width, which is the reader's, and pixels of the height ------------
+# ---- plots as numbers: percent of the width, pixels of the height --------------------------------------------------
 
 HEIGHT = 220.0  #: pixels of a plot's height
 BORDER = 16.0  #: pixels of its borders above and below
@@ -198,7 +198,7 @@ def _parts(name: str) -> tuple[str, ...]:
     return tuple(part for part in own.split(separator) if part)
 
 
-# ---- Pictures of a plane of a set of positions: for a terminal, and as SVG -----------------------------------------
+# ---- pictures of a plane of a set of positions ---------------------------------------------------------------------
 
 ROWS = 40  #: rows of a picture in a terminal
 COLUMNS = 76  #: columns of a picture in a terminal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import Caps, apply_matches, matches_of
 from dslc.egraph.view import View
 from dslc.interpret import Floats, run
+from dslc.interpret.floats import Narrow
 from dslc.interpret.special import unlabelled
 from dslc.ir.constants import array_value, holds
 from dslc.ir.dtype import DType
@@ -111,3 +113,29 @@ def test_remainders_of_large_quotients_are_exact() -> None:
     value = apply(rules, rules.operators["std.fmod"], [array_value(a), array_value(b)], {})
     with np.errstate(all="ignore"):
         assert np.array_equal(run(rules, value, {}, Floats())[0], np.fmod(a, b), equal_nan=True)
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (3,)])
+@pytest.mark.parametrize("sizes", [(2, 3, 4), (3, 3, 3), (1, 5, 1), (2, 0, 2)])
+def test_products_of_special_numbers_are_those_of_single_elements(
+    batch: tuple[int, ...], sizes: tuple[int, int, int]
+) -> None:
+    domain, rng, (rows, inner, columns) = Narrow(DType.F32), np.random.default_rng(0), sizes
+    numbers = np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, -0.0, 0.0, 1.0, -2.5], np.float32)
+    for _ in range(20):
+        a, b = (rng.choice(numbers, (*batch, *size)).astype(float) for size in ((rows, inner), (inner, columns)))
+        with np.errstate(all="ignore"):
+            found, single = domain.matmul(a, b), domain.total(domain.mul(a[..., None], b[..., None, :, :]), (-2,))
+        assert np.array_equal(found, single, equal_nan=True)
+        assert np.array_equal(np.signbit(found[found == 0]), np.signbit(single[found == 0]))
+
+
+def test_products_that_overflow_need_the_memory_of_their_matrices() -> None:
+    a = np.full((256, 256), 3e38)
+    tracemalloc.start()
+    with np.errstate(all="ignore"):
+        found = Narrow(DType.F32).matmul(a, a)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.isposinf(found).all()
+    assert peak < 20 * a.nbytes

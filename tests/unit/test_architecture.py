@@ -236,3 +236,14 @@ def test_a_module_serves_after_all_that_it_defines() -> None:
         mains = [k for k, one in enumerate(body) if isinstance(one, ast.If) and "__main__" in ast.unparse(one.test)]
         wrong += [str(path.relative_to(ROOT)) for k in mains if k < len(body) - 1]
     assert wrong == []
+
+
+def test_imports_of_a_module_come_first() -> None:
+    """Two modules made one leave their imports in two places; types' circles alone need one below."""
+    late = []
+    for path in sorted(ROOT.rglob("*.py")):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        head = {k for k, one in enumerate(body) if isinstance(one, ast.Import | ast.ImportFrom)}
+        rest = {k for k, one in enumerate(body) if not isinstance(one, ast.Expr | ast.Import | ast.ImportFrom)}
+        late += [str(path.relative_to(ROOT)) for k in head if rest and k > min(rest)]
+    assert sorted(set(late)) == ["ir/scalar.py"]

@@ -134,6 +134,16 @@ WRONG = {
 }""",
         "uninstantiated",
     ),
+    # no machine holds such a tensor
+    "vast": (
+        """substitution vast(X: T[M], Y: T[N]) -> Z {
+  Z = mul(reshape(X, shape=[M, 1]), relu(Y))
+  where M > 300000, N > 300000
+  =>
+  Z = mul(relu(Y), reshape(X, shape=[M, 1]))
+}""",
+        "uninstantiated",
+    ),
 }
 HEADER = "dslc 1\nimport std.conv (conv)\nimport std.linalg (matmul)\nimport std.pointwise (mul)\n"
 HEADER += "import std.activation (relu)\nimport std.layout (reshape, transpose)\n"
