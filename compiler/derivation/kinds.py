@@ -124,7 +124,7 @@ class Kinds:
 
     def _compared(self, call: Call) -> tuple[tuple[str, ...], bool, bool]:
         own = next(iter(_forms(self.rules, call)), None)
-        if own is None or not self.forms:
+        if not own or not self.forms:
             return (), False, False
         # of several products the one that it is most like
         given = min(
@@ -186,7 +186,7 @@ def _forms(rules: Rules, call: Call) -> list[_Form]:
     for value in expand(rules, (call.values[0],)):
         for node in topological([value.node]):
             total = around(node.scope.body)[0] if isinstance(node, ScopeNode) else None
-            if isinstance(node, ScopeNode) and total is not None and total.reads:
+            if isinstance(node, ScopeNode) and total and total.reads:
                 forms.append(_of_scope(node, total))
     return forms
 

@@ -240,7 +240,7 @@ def _with_numbers(body: Scalar, args: tuple[Value, ...]) -> Scalar:
 
 def _summed_apart(scope: Scope, args: tuple[Value, ...]) -> Value:
     total, outer = around(scope.body)
-    if total is None or outer is None or not total.reads:
+    if not total or not outer or not total.reads:
         return scope_value(scope, args)
     # what is the same along an axis is summed once
     kept = [(it, extent) for it, extent in zip(scope.iters, scope.extents, strict=True) if it in total.free]
@@ -304,7 +304,7 @@ def _read_through(value: Value) -> Value:
             return read(each.operand, index, other)
         if below.scope.dtype is not below.args[0].type.dtype:
             return read(each.operand, index, other)
-        if other is not None:
+        if other:
             if ranges is None:
                 ranges = _ranges(scope)
             # the value outside is that of the outer read only where the inner scope is not left
@@ -320,7 +320,7 @@ def _read_through(value: Value) -> Value:
             source = below.args[part.operand]
             if source not in args:
                 args.append(source)
-            return read(args.index(source), index, outside if other is None else other)
+            return read(args.index(source), index, other or outside)
 
         return substitute(inner, at, depth, of_inner)
 

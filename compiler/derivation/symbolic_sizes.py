@@ -130,7 +130,7 @@ class SizeNumbers:
     # ---- programs ----------------------------------------------------------------------------------------------
 
     def _node(self, node: Node, args: tuple[Value, ...], memo: dict[Scalar, Scalar]) -> tuple[Value, ...]:
-        types = [self._type(type) for type in node.types if type is not None]
+        types = [self._type(type) for type in node.types if type]
         if isinstance(node, Input):
             return (retyped(node, types[0]),)
         if isinstance(node, Call):
@@ -193,7 +193,7 @@ def _is_large(number: Number) -> bool:
 def _expressions(node: Node) -> Iterator[Scalar]:
     """The expressions of a node: its sizes and its body."""
     for type in node.types:
-        if type is not None:
+        if type:
             yield from (size for size in type.shape if isinstance(size, Scalar))
     if isinstance(node, Call):
         yield from (each for _, attr in node.attrs for each in flat(attr) if isinstance(each, Scalar))

@@ -38,7 +38,7 @@ def products_of(rules: Rules) -> tuple[str, ...]:
         ]  # fmt: skip
         patterns = ((name, pattern) for name in names for pattern in patterns_of(rules, name))
         cache[""] = tuple(
-            dict.fromkeys(name for name, one in patterns if one.kind == "sum" and one.outer is None and one.factors)
+            dict.fromkeys(name for name, one in patterns if one.kind == "sum" and not one.outer and one.factors)
         )
     found: tuple[str, ...] = cache[""]
     return found
@@ -60,7 +60,7 @@ def instances(
     """
     operands = Operands(views={} if views is None else views)
     view = view_of(value, operands)
-    if view is None:
+    if not view:
         return
     view = forward(view)
     targets = tuple(targets)
@@ -79,7 +79,7 @@ def missed(rules: Rules, value: Value, target: str) -> Miss | None:
     found: Miss | None = None
     operands = Operands()
     view = view_of(value, operands)
-    if view is None:
+    if not view:
         return Miss(MissReason.NO_PRODUCT)
     for made in _matched(rules, forward(view), _with_what_it_reads(value, operands), operands, target):
         if isinstance(made, Value):
@@ -101,7 +101,7 @@ def _with_what_it_reads(value: Value, operands: Operands) -> ScopeView | None:
         except TypeError:
             return None
     view = view_of(value, operands)
-    return view if view is not None and around(view.body)[1] is not None else None
+    return view if view and around(view.body)[1] else None
 
 
 def _matched(
@@ -116,8 +116,8 @@ def _matched(
                 # windows of one position along two dimensions are enough
                 continue
             found = False
-            view = plain if pattern.outer is None else joined
-            if view is None:
+            view = joined if pattern.outer else plain
+            if not view:
                 yield Miss(MissReason.NO_PRODUCT)
                 continue
             flat = False

@@ -93,11 +93,11 @@ class ImportedRule:
     @property
     def note(self) -> str:
         """A note on how the proved reading is narrower than the file's."""
-        mode = self.translation.mode if self.translation is not None else None
+        mode = self.translation.mode if self.translation else None
         if mode is None or self.outcome not in {"proved", "merged"}:
             return ""
         kernels = ["for the kernel sizes of the file only"] if mode.kernels else []
-        wrong = ["wrong for kernels or groups that its types leave out"] if self.wider is not None else []
+        wrong = ["wrong for kernels or groups that its types leave out"] if self.wider else []
         return "; ".join([*kernels, *wrong])
 
 
@@ -160,9 +160,9 @@ def imported_text(result: Import, form: str, origin: str, library: str = "") -> 
         ]
     footer: list[str] = []
     for rule in result.rules:
-        if rule.outcome in {"rejected", "undecided", "impossible"} or rule.wider is not None:
+        if rule.outcome in {"rejected", "undecided", "impossible"} or rule.wider:
             footer += ["", *(f"# {line}".rstrip() for line in _explained(rule).splitlines())]
-    readings = [rule.translation for rule in proved if rule.translation is not None]
+    readings = [rule.translation for rule in proved if rule.translation]
     head = [*(f"# {line}" for line in header), *([f"library {library} 1.0.0"] if library else [])]
     return library_text(readings, "\n".join(head), "\n".join(footer) + "\n" if footer else "")
 
@@ -184,9 +184,9 @@ def _sum_of(text: str) -> str:
 
 def _explained(rule: ImportedRule) -> str:
     lines = [f"{rule.name}, rule {rule.number}, {rule.outcome}" + (f": {rule.reason}" if rule.reason else "")]
-    if rule.wider is not None:
+    if rule.wider:
         lines = [f"{rule.name}, rule {rule.number}, holds for the types above; it is wrong for others that it fits"]
-    elif rule.translation is not None:
+    elif rule.translation:
         lines.append(rule.translation.text)
     found = _counterexample(rule)
     if found is not None and found != rule.reason:
@@ -214,7 +214,7 @@ def as_json(result: Import) -> dict[str, object]:
                 "rule": rule.name,
                 "outcome": rule.outcome,
                 "reason": rule.reason,
-                "status": rule.verdict.status if rule.verdict is not None else None,
+                "status": rule.verdict.status if rule.verdict else None,
                 "note": rule.note,
                 "distributing_operators_left_out": rule.left_out,
                 "counterexample": _counterexample(rule),
@@ -348,13 +348,13 @@ class Deciding:
 
         def found(reading: Translation, verdict: RuleVerdict) -> ImportedRule:
             outcome: Outcome = "guarded" if reading.guard else "proved"
-            wider = first if first is not None and first.status == "refuted" and outcome == "proved" else None
+            wider = first if first and first.status == "refuted" and outcome == "proved" else None
             return ImportedRule(one.number, one.name, outcome, reading.guard, reading, verdict, one.left_out, wider)
 
         for reading in one.readings:
             if unknown and "(G" in reading.text:
                 continue  # group counts are what proofs take long over
-            verdict = given if first is None and given is not None else (yield from self._proved(reading))
+            verdict = given if not first and given else (yield from self._proved(reading))
             if first is None and key is not None:
                 # the rules that waited for the first verdict on their equation
                 self._first[key] = verdict
@@ -366,7 +366,7 @@ class Deciding:
             unknown += verdict.status != "refuted"
             if unknown == MOST_OPEN:
                 break
-        assert first is not None
+        assert first
         if first.status == "refuted" and self._guards and unknown < MOST_OPEN and not _large(one.readings[0]):
             for reading in (yield from self._guarded(one.readings[0])):
                 verdict = yield from self._proved(reading)
@@ -384,7 +384,7 @@ class Deciding:
         """Chains of windows follow from the laws in milliseconds where they do; of the others the exact prover knows more."""
         digest = digest_of(reading)
         known = self._kept.verdict(digest)
-        if known is not None:
+        if known:
             return known
         verdicts: list[Verdict] = []
         stages = _LAWS_FIRST if reading.chained else _EXACT_FIRST
@@ -457,11 +457,11 @@ class KeptVerdicts:
 
     def __init__(self, folder: Path | None, limit: float) -> None:
         self._limit = limit
-        self._guards = None if folder is None else Store(folder / "guards")
-        self._proofs = None if folder is None else own_evidence(folder)
+        self._guards = Store(folder / "guards") if folder else None
+        self._proofs = own_evidence(folder) if folder else None
 
     def verdict(self, digest: str) -> RuleVerdict | None:
-        found = None if self._proofs is None else self._proofs.get(_NAME, digest)
+        found = self._proofs.get(_NAME, digest) if self._proofs else None
         return (
             None
             if found is None or not current(operators(), found)
@@ -470,16 +470,16 @@ class KeptVerdicts:
 
     def keep(self, verdict: RuleVerdict) -> None:
         # a process that ran out of memory says nothing of the next run
-        if self._proofs is not None and not any("process died" in one.reason for one in verdict.verdicts):
+        if self._proofs and not any("process died" in one.reason for one in verdict.verdicts):
             self._proofs.put([verdict])
 
     def guards(self, digest: str) -> tuple[str, ...] | None:
         """The guards that were found for a wrong rule."""
-        found = None if self._guards is None else self._guards.get_json(f"{stamp()}-{digest}")
+        found = self._guards.get_json(f"{stamp()}-{digest}") if self._guards else None
         return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
     def keep_guards(self, digest: str, guards: Sequence[str]) -> None:
-        if self._guards is not None:
+        if self._guards:
             self._guards.put_json(f"{stamp()}-{digest}", list(guards))
 
 
@@ -492,7 +492,7 @@ def write_proofs(path: Path, imported: Sequence[ImportedRule]) -> str:
     new = {}
     for sub in own:
         verdict = verdicts.get(sub.syntax.name)
-        if verdict is not None:
+        if verdict:
             new[sub.name] = replace(verdict, rule=sub.name, digest=rule_digest(rules, sub))
     beside = place.parent / LOCK
     if not new and not beside.exists():

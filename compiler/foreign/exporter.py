@@ -154,10 +154,10 @@ class _Reader:
     def _number_inputs(self) -> None:
         taken: set[int] = set()
         for param in self._sub.syntax.params:
-            if param.star or param.default is not None:
+            if param.star or param.default:
                 raise InexpressibleCall("a list of tensors, or a tensor that may be left out", param.span)
             found = re.fullmatch(r"X(\d{1,6})", param.name)
-            if found is not None and int(found[1]) > 0 and -int(found[1]) not in taken:
+            if found and int(found[1]) > 0 and -int(found[1]) not in taken:
                 self.inputs[param.name] = -int(found[1])
                 taken.add(-int(found[1]))
         for param in self._sub.syntax.params:
@@ -166,7 +166,7 @@ class _Reader:
                 taken.add(number)
                 self.inputs[param.name] = number
                 self._given[number] = param.name
-            dims = param.type.dims if param.type is not None else None
+            dims = param.type.dims if param.type else None
             if dims is not None and not any(isinstance(dim, t.Pack) for dim in dims):
                 for side in (0, 1):
                     self._ranks[side, RuleTensor(self.inputs[param.name])] = len(dims)
@@ -320,7 +320,7 @@ def _along(call: t.Call, kind: str, attrs: Mapping[str, t.Expr]) -> Iterator[tup
     yield "axes", numbers[0] if len(numbers) == 1 else "_".join(map(str, numbers))
     if kind in REDUCTIONS:
         keep = attrs.get("keepdims")
-        if keep is not None and not (isinstance(keep, t.Name) and keep.id in ("true", "false")):
+        if keep and not (isinstance(keep, t.Name) and keep.id in ("true", "false")):
             raise InexpressibleCall("an attribute that is no constant", keep.span)
         yield "keep_dims", int(not (isinstance(keep, t.Name) and keep.id == "false"))
 
@@ -330,12 +330,12 @@ def _integers(expr: t.Expr | None, count: int, default: int | None, call: t.Call
         return [default] * count
     values = expr.elements if isinstance(expr, t.ListExpr) else (expr,) * count
     if len(values) != count or not all(isinstance(value, t.Int) for value in values):
-        raise InexpressibleCall("an attribute that is no number", expr.span if expr is not None else call.span)
+        raise InexpressibleCall("an attribute that is no number", expr.span if expr else call.span)
     return [value.value for value in values if isinstance(value, t.Int)]
 
 
 def _word(expr: t.Expr | None, words: tuple[str, ...], default: str, call: t.Call) -> str:
-    if expr is None:
+    if not expr:
         return default
     if not isinstance(expr, t.Str) or expr.value not in words:
         raise InexpressibleCall("an attribute that is no constant", expr.span)

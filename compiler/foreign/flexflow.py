@@ -209,7 +209,7 @@ class _Side:
         if op.kind == "reduce" and copies and self._partial(inner):
             return self.place(inner)
         copied = self._copied(op) if op.kind == "reduce" else None
-        if copied is not None and isinstance(degree, int) and degree in SUMS:
+        if copied and isinstance(degree, int) and degree in SUMS:
             return self._sum(self.place(copied), degree)
         if op.kind not in {"replicate", "reduce"}:
             return self.place(inner, read)
@@ -254,7 +254,7 @@ class _Side:
         while tensor.operator >= 0 and self._moves(tensor, {"partition", "combine"}):
             (tensor,) = self.operators[tensor.operator].inputs
         op = self.operators[tensor.operator] if tensor.operator >= 0 else None
-        if op is None or op.kind not in _PRODUCTS or not op.inputs or op.get("acti") not in (None, 0):
+        if not op or op.kind not in _PRODUCTS or not op.inputs or op.get("acti") not in (None, 0):
             return False
         tensor, wanted = op.inputs[0], self.axes.inner(op.kind)
         while tensor.operator >= 0 and self._moves(tensor, {"partition", "replicate"}):

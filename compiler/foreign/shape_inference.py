@@ -86,7 +86,7 @@ class Typing:
         if tensor.operator < 0:
             return self.inputs.setdefault(tensor.operator, Shape((), DimensionRow()))
         shape = self.results.get((side, tensor.operator, tensor.output))
-        if shape is None:
+        if not shape:
             raise Clash(f"operator {tensor.operator} has no output {tensor.output}")
         return shape
 

@@ -87,7 +87,7 @@ class Unifier:
     def shape(self, shape: Shape) -> Shape:
         """With what is known of its tail."""
         dims, tail = list(shape.dims), shape.tail
-        while tail is not None and tail in self.rows:
+        while tail and tail in self.rows:
             more = self.rows[tail]
             dims += more.dims
             tail = more.tail
@@ -122,10 +122,10 @@ class Unifier:
         if len(a.dims) < len(b.dims):
             a, b = b, a
         more = Shape(a.dims[common:], a.tail)
-        if b.tail is None:
+        if not b.tail:
             if more.dims:
                 raise Clash(f"tensors of {len(a.dims)} and of {len(b.dims)} dimensions are equal")
-            if a.tail is not None:
+            if a.tail:
                 self.rows[a.tail] = Shape(())
         elif not more.dims and more.tail is b.tail:
             return

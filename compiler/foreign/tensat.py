@@ -71,7 +71,7 @@ class _Words:
         text = text.rstrip()
         while at < len(text):
             found = _TOKEN.match(text, at)
-            if found is None:
+            if not found:
                 raise _Wrong(f"`{text[at : at + 20].strip()}` is no part of a rule")
             self.words.append(found[1])
             at = found.end()
@@ -211,7 +211,7 @@ class _Names:
         name = word.removeprefix("?")
         if name not in self._numbers:
             found = _NUMBERED.fullmatch(name)
-            number = -int(found[1]) if found is not None and found[1] == str(int(found[1])) else 0
+            number = -int(found[1]) if found and found[1] == str(int(found[1])) else 0
             taken = set(self._numbers.values())
             while number == 0 or number in taken:
                 number = min(number, min(taken, default=0)) - 1

@@ -192,7 +192,7 @@ class _Writer:
             shape = unifier.shape(self.typing.inputs[number])
             for dim in shape.dims:
                 self.bound.update(p for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
-            if shape.tail is not None:
+            if shape.tail:
                 self.bound.add(shape.tail)
         for (side, at), dims in self.typing.stated.items():
             if side == 0 and self.rule.source[at].kind != "conv2d":
@@ -202,7 +202,7 @@ class _Writer:
             if op.kind in ("constant_one", "reshape"):
                 shape = unifier.shape(self.typing.results[0, side_at, 0])
                 self.bound.update(p for d in shape.dims for p in parts_of(unifier.dim(d)) if isinstance(p, Size))
-                self.bound.update([shape.tail] if shape.tail is not None else [])
+                self.bound.update([shape.tail] if shape.tail else [])
         for (_, value), size in self.typing.kernels.items():
             known = unifier.dim(size)
             if isinstance(known, Size) and known not in self.bound:
@@ -241,7 +241,7 @@ class _Writer:
     def _shape(self, shape: Shape, typed: bool) -> str:
         shape = self.typing.unifier.shape(shape)
         texts = [self._dim(dim, typed) for dim in shape.dims]
-        if shape.tail is not None:
+        if shape.tail:
             if shape.tail not in self.bound:
                 raise Clash("the source does not say how many dimensions something of the target has")
             texts.append(f"*{self._name_of(shape.tail)}")

@@ -328,7 +328,7 @@ class _Generation:
             if key(one) in self.failed or (one is not candidate and one.size > most):
                 continue
             rule = self.chosen.get(key(one))
-            if rule is None:
+            if not rule:
                 with self.stage("generalise"):
                     try:
                         rule = self.general(one)
@@ -362,8 +362,8 @@ class _Generation:
         """Rules that the library has from now on; without a verdict where nothing is to be proved."""
         for rule, verdict in verdicts.items():
             self.library.found.append(rule)
-            self.library.statuses[rule] = "tested" if verdict is None else verdict.status
-            if verdict is not None:
+            self.library.statuses[rule] = verdict.status if verdict else "tested"
+            if verdict:
                 self.library.verdicts[rule] = verdict
 
     def text(self, rule: GeneralRule) -> str:
@@ -382,7 +382,7 @@ class _Generation:
             done += len(now)
             for rule in now:
                 verdict = verdicts.get(rule)
-                if verdict is None or verdict.status in RELIABLE:
+                if not verdict or verdict.status in RELIABLE:
                     self.tries.decided(rule)
                     self.proved({rule: verdict})
                     if rule not in self.pending:
@@ -399,13 +399,13 @@ class _Generation:
                 if verdict.status != "refuted":
                     self.tries.undecided(rule)
                 weaker = self.tries.weaker(self.rules, rule)
-                if weaker is None:
+                if not weaker:
                     self.leave_out(rule.candidate, ": ".join(filter(None, (verdict.status, verdict.reason))))
                 elif self.chosen_now(weaker):
                     todo.append(weaker)
             for rule in [rule for rule in todo if self.tries.hopeless(rule)]:
                 weaker = self.tries.weaker(self.rules, rule)
-                if weaker is None:
+                if not weaker:
                     continue
                 lost.add(rule)
                 known.drop(rule)

@@ -53,7 +53,7 @@ class Proofs:
         self._rules, self._seed, self._limit = rules, seed, limit
         self._workers = Workers(rules, workers, BACKSTOP * limit)
         self._number = 0
-        self._cache = None if cache is None else own_evidence(cache)
+        self._cache = own_evidence(cache) if cache else None
         #: rules that were given to the provers, by the name of their task, and what has been answered of each
         self._asked: dict[str, GeneralRule] = {}
         self._answered: dict[str, list[Verdict]] = {}
@@ -69,7 +69,7 @@ class Proofs:
 
     def begin(self, rule: GeneralRule) -> None:
         """Gives a rule to the provers and goes on; `of` has the verdict later. Without workers nothing happens before that."""
-        if self._workers.parallel and rule not in self._begun and self._known(rule) is None:
+        if self._workers.parallel and rule not in self._begun and not self._known(rule):
             self._ask(rule)
 
     def look(self) -> None:
@@ -85,7 +85,7 @@ class Proofs:
         """Puts the verdict of every rule into `out`; `told` is called with the number of those that are done, and may end it."""
         for rule in found:
             known = None if rule in self._begun else self._known(rule)
-            if known is not None:
+            if known:
                 out[rule] = known
         left = [rule for rule in found if rule not in out]
         for rule in left:
@@ -126,12 +126,12 @@ class Proofs:
             return
         del self._asked[task.rule], self._answered[task.rule]
         self._done[rule] = self._concluded(rule, verdicts)
-        if self._cache is not None:
+        if self._cache:
             self._cache.put([self._done[rule]])
 
     def _known(self, rule: GeneralRule) -> RuleVerdict | None:
         sub = definition(self._rules, rule)
-        found = None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
+        found = self._cache.get(sub.name, rule_digest(self._rules, sub)) if self._cache else None
         return found if found is not None and current(self._rules, found) else None
 
     def _concluded(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> RuleVerdict:
@@ -228,7 +228,7 @@ def _imports(rules: Rules, operators: Mapping[str, str], folder: Path | None) ->
         # a file may be a library of its own
         path = module.library if module.name == f"{module.library}.{module.library}" else module.name
         place = Path(module.file.source.path).resolve()
-        if folder is not None and place.parent == folder.resolve():
+        if folder and place.parent == folder.resolve():
             path = f".{place.stem}"
         if "." in short:
             modules.setdefault(module.library, [])
@@ -253,7 +253,7 @@ def fires_text(rules: Rules, rule: GeneralRule, name: str, operators: Mapping[st
     names = tensor_names(rule.candidate)
 
     def attribute(term: Term, name: str, value: Any) -> str | None:
-        assert term.item is not None
+        assert term.item
         if isinstance(value, DType):
             return str(value)
         return None if is_default(declared(rules, term.item, name), value) else written(value)

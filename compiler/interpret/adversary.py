@@ -75,10 +75,10 @@ def differing(
             continue
         forms[form] += 1
         mistyped = _types(instance)
-        if mistyped is not None:
+        if mistyped:
             return WrongInstance(instance, mistyped)
         pair = pair_of(rules, instance.inputs, *instance.sides)
-        if pair is None or pair.left == pair.right:
+        if not pair or pair.left == pair.right:
             # the same program tells little
             found += 0.25
             continue
@@ -128,7 +128,7 @@ def smallest(
         name: rules.operators[value.name] for name, value in instance.drawn.items() if isinstance(value, OperatorRef)
     }
     found = _looked(rules, instance, way, rng, MANNERS)
-    if found is None:
+    if not found:
         return None
     way, manner = found.difference.way, found.manner
 
@@ -142,14 +142,14 @@ def smallest(
     types = {name: value for name, value in instance.drawn.items() if isinstance(value, DType)}
     for _ in range(min(RANDOM, tries)):
         other = again(types)
-        if other is not None and _size(other.instance) < _size(found.instance):
+        if other and _size(other.instance) < _size(found.instance):
             found = other
     found = smaller_names(found, lambda one: one.instance.drawn, again, tries)
     if way == "types":
         return found
     instance = found.instance
     pair = pair_of(rules, instance.inputs, *instance.sides)
-    assert pair is not None
+    assert pair
 
     def wrong(feeds: Mapping[Value, Any]) -> bool:
         difference = pair.difference(feeds)
@@ -166,10 +166,10 @@ def _looked(
     if elements_of(instance) > ELEMENTS:
         return None
     mistyped = _types(instance)
-    if mistyped is not None:
+    if mistyped:
         return WrongInstance(instance, mistyped) if way in {None, "types"} else None
     pair = pair_of(rules, instance.inputs, *instance.sides)
-    if pair is None or pair.left == pair.right:
+    if not pair or pair.left == pair.right:
         return None
     for manner in manners:
         difference = pair.difference(feeds_of(pair, manner, rng))

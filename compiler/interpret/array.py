@@ -23,7 +23,7 @@ _NAME = re.compile(r"(\D*)(\d*)\.?(\d*)")
 def rank_of(iterator: Iter) -> tuple[int, str, int, int, str]:
     """The order of axes: traversal iterators first (`i0`, `i1`, parts of a split one as `i1.0`), then those of reductions."""
     match = _NAME.match(iterator.name)
-    assert match is not None
+    assert match
     prefix, number, part = match.groups()
     return (prefix != "i", prefix, int(number or 0), int(part or 0), iterator.name)
 

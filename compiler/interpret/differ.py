@@ -70,7 +70,7 @@ class PairOfLists:
         right = _results(self.right, feeds)
         if isinstance(right, InterpretError):
             return Difference("bounds", 0, (), "a value", READ_OUTSIDE, feeds)
-        if right is None:
+        if not right:
             return None
         for k, value in enumerate(self.left):
             found = self._first(value, left, right, k, feeds)

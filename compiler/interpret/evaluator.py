@@ -107,7 +107,7 @@ def evaluate(
         return np.ascontiguousarray(np.broadcast_to(view, sizes)) if sizes else np.array(view)
 
     axis, pieces = _pieces(prepared.body, ranges)
-    if axis is None:
+    if not axis:
         return ReadOperand(computed(ranges).reshape(shape), kind)
     parts = []
     size = ranges[axis][1]
@@ -146,7 +146,7 @@ def _intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[froze
             if node.kind == "sum":
                 split = isinstance(node.body, Apply) and any(_splits(part) for part in node.body.args)
                 passed.update(_joints(node.body, {"*", "+"} if split else {"*"}))
-            if node.where is not None:
+            if node.where:
                 passed.update(_joints(node.where, {"and"}))
     for node in walk(root):
         if node not in passed and node.free:
@@ -178,7 +178,7 @@ class _Machine:
     def go(self, node: Scalar, frame: _Frame) -> Arr:
         key = frame.key(node)
         found = self._memo.get(key)
-        if found is None:
+        if not found:
             found = self._memo[key] = self._of_type(node, self._compute(node, frame), frame)
         return found
 
@@ -269,7 +269,7 @@ class _Machine:
     def _read(self, node: Read, frame: _Frame) -> Arr:
         operand = self._operands[node.operand]
         other = None
-        if node.other is not None:
+        if node.other:
             (found,) = self._together((node,), (self.go(node.other, frame),))
             other = as_kind(found, operand.kind, self._domain)
         return read(

@@ -235,7 +235,7 @@ class _Random(Draft):
         hints = (*operator_hints(op).get(attr.name, ()), *self.text.hints.get(name, ()))
         if inner.has(attr.name) and self.chance(DETERMINED):
             return inner.get(attr.name)
-        if attr.default is not None and self.chance(DEFAULT):
+        if attr.default and self.chance(DEFAULT):
             try:
                 return evaluate(attr.default, inner)
             except (Unbound, Mismatch, DslcError):
@@ -304,9 +304,7 @@ def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     """As `partly_bound`, with what guards say of known sizes: attributes are among it (only where no size is unknown)."""
     env = partly_bound(op, args, outer)
     # what a later type says may have been missing in an earlier one
-    types = [
-        ((param.type, arg.type),) for param, arg in zip(op.syntax.params, args, strict=False) if param.type is not None
-    ]
+    types = [((param.type, arg.type),) for param, arg in zip(op.syntax.params, args, strict=False) if param.type]
     guards = guards_in(op.syntax.statements)
     for pairs, conditions in (*((pair, ()) for pair in types), *(((), (guard,)) for guard in guards)):
         with contextlib.suppress(Mismatch, DslcError, Unbound):
@@ -379,7 +377,7 @@ def _corrections(draft: _Random, statements: tuple[t.GraphStatement, ...], env: 
     limit = 1.0
     for statement in statements:
         if isinstance(statement, t.Correct):
-            if statement.limit is not None:
+            if statement.limit:
                 limit = float(draft.needing(env, statement.limit))
             if isinstance(statement.what, t.Bind):
                 out.update(draft.results(statement.what, env))

@@ -63,7 +63,7 @@ def unlabelled(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> tuple[Diagn
             except Rejected:
                 continue
             pair = pair_of(rules, instance.inputs, *instance.sides)
-            if pair is None:
+            if not pair:
                 continue
             changed = change(pair, rng)
             if changed is not None:
@@ -78,7 +78,7 @@ def unlabelled(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> tuple[Diagn
 def changed_by(rules: Rules, sub: SubstitutionDef, before: Graph, after: Graph) -> tuple[Diagnostic, ...]:
     """E0508 where a rule that does not say `nonfinite` changes special numbers of a graph."""
     pair = pair_of(rules, before.inputs, before.outputs, after.outputs) if keeps_nonfinite(sub.syntax) else None
-    changed = None if pair is None else change(pair, np.random.default_rng(1))
+    changed = change(pair, np.random.default_rng(1)) if pair else None
     return (finding(sub, changed),) if changed else ()
 
 

@@ -322,11 +322,11 @@ class Tensors:
     def placed(self, value: Value, iters: Sequence[Iter | None]) -> Value:
         """A tensor with an axis for each of some iterators (None: one of size 1), with an axis for every iterator."""
         dtype, shape = value.type.dtype, value.type.shape
-        gone = [axis for axis, one in enumerate(iters) if one is None]
+        gone = [axis for axis, one in enumerate(iters) if not one]
         if gone:
             shape = tuple(size for axis, size in enumerate(shape) if axis not in gone)
             value = self.along("Squeeze", value, gone, dtype, shape)
-        kept = [one for one in iters if one is not None]
+        kept = [one for one in iters if one]
         order = sorted(range(len(kept)), key=lambda axis: self.iters.index(kept[axis]))
         if order != list(range(len(kept))):
             value = self.node("Transpose", (value,), dtype, tuple(shape[axis] for axis in order), perm=order)

@@ -99,7 +99,7 @@ def read_node(rules: Rules, clauses: Sequence[OnnxClause], view: NodeView) -> tu
     """
     for clause in clauses:
         try:
-            values = _own(rules, clause, view) if clause.value is None else _import_only(rules, clause, view)
+            values = _import_only(rules, clause, view) if clause.value else _own(rules, clause, view)
         except Skip:
             continue
         except NO_FIT:
@@ -209,7 +209,7 @@ def check_unnamed(clause: OnnxClause, view: NodeView) -> None:
 
 def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None, ...] | None:
     op = clause.operator
-    assert op is not None
+    assert op
     check_unnamed(clause, view)
     tensors = {param.name: k for k, param in enumerate(op.syntax.params)}
     declared = {attr.name: attr for attr in op.attrs}
@@ -288,7 +288,7 @@ def _own_entry(
 def declared_default(rules: Rules, op: OperatorDef, declared: t.Attr | t.Param) -> Any:
     """The value of an attribute or a parameter that is left out; None where it has none."""
     try:
-        return None if declared.default is None else evaluate(declared.default, Env(op.module, rules))
+        return evaluate(declared.default, Env(op.module, rules)) if declared.default else None
     except NO_FIT:
         return None
 
@@ -337,14 +337,14 @@ def _outputs(
 
 def names_in_types(clause: OnnxClause) -> frozenset[str]:
     """Sizes, packs and element types that the types of the clause's inputs bind."""
-    types = [param.type for param in clause.inputs if isinstance(param, t.Param) and param.type is not None]
+    types = [param.type for param in clause.inputs if isinstance(param, t.Param) and param.type]
     own = [type for type in types if type.name not in ATTRIBUTE_TYPES]
     dims = (part for type in own for dim in type.dims or () for part in t.walk(dim))
     return frozenset(type.name for type in own) | {part.id for part in dims if isinstance(part, t.Name)}
 
 
 def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None, ...] | None:
-    assert clause.value is not None
+    assert clause.value
     check_unnamed(clause, view)
     env = Env(clause.module, rules)
     later: list[tuple[t.Expr, Any]] = []
@@ -373,7 +373,7 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Valu
 
 def _bind_inputs(clause: OnnxClause, view: NodeView, env: Env) -> list[Any]:
     pairs: list[Any] = []
-    rank = next((v.type.rank for v in view.inputs if v is not None and v.known), 0)
+    rank = next((v.type.rank for v in view.inputs if v and v.known), 0)
     for pattern, value in _paired(clause, view):
         if isinstance(pattern, t.ListExpr):
             if value is None:
@@ -384,17 +384,17 @@ def _bind_inputs(clause: OnnxClause, view: NodeView, env: Env) -> list[Any]:
         elif pattern.name == "_":
             if not _absent(value):
                 raise Skip
-        elif pattern.type is not None and pattern.type.name in ATTRIBUTE_TYPES:
+        elif pattern.type and pattern.type.name in ATTRIBUTE_TYPES:
             _bind_attribute_input(pattern, value, rank, view, env)
         elif value is None:
-            if pattern.default is None:
+            if not pattern.default:
                 raise Skip
             env.bind(pattern.name, Thunk(lambda p=pattern: _default_tensor(p, env)))  # type: ignore[misc]
         else:
             if not value.known:
                 raise Skip
             env.bind(pattern.name, value)
-            if pattern.type is not None:
+            if pattern.type:
                 pairs.append((pattern.type, value.type))
                 if pattern.type.dims is not None:
                     env.decls = {**env.decls, pattern.name: pattern.type.dims}
@@ -402,18 +402,18 @@ def _bind_inputs(clause: OnnxClause, view: NodeView, env: Env) -> list[Any]:
 
 
 def _default_tensor(param: t.Param, env: Env) -> Any:
-    assert param.default is not None
+    assert param.default
     number = evaluate(param.default, env)
-    if param.type is None or isinstance(number, Value):
+    if not param.type or isinstance(number, Value):
         return number
     type = shape_of(param.type, env)
     return fill(clamped(number, type.dtype), type)
 
 
 def _bind_attribute_input(param: t.Param, value: Value | None, rank: int, view: NodeView, env: Env) -> None:
-    assert param.type is not None
-    if value is None:
-        if param.default is None:
+    assert param.type
+    if not value:
+        if not param.default:
             raise Skip
         env.bind(param.name, Thunk(lambda: _default_attribute(param, env)))
         return
@@ -427,7 +427,7 @@ def _bind_attribute_input(param: t.Param, value: Value | None, rank: int, view: 
 
 def _default_attribute(param: t.Param, env: Env) -> Any:
     """A default; one number for a list stands for every entry."""
-    assert param.type is not None and param.default is not None
+    assert param.type and param.default
     value = evaluate(param.default, env)
     if param.type.dims and not isinstance(value, tuple):
         return (value,) * int(evaluate(param.type.dims[0], env))

@@ -194,7 +194,7 @@ class _Evaluator:
             if not isinstance(size, int):
                 raise Unknown
             if not 0 <= position < size:
-                if node.other is None:
+                if not node.other:
                     raise Unknown
                 return self.go(node.other)
             at = at * size + position
@@ -216,7 +216,7 @@ class _Evaluator:
 
     def _collect(self, node: Reduce, depth: int, out: list[Scalar]) -> None:
         if depth == len(node.iters):
-            if node.where is not None:
+            if node.where:
                 holds = self.go(node.where)
                 if not isinstance(holds, Num):
                     raise Unknown

@@ -121,6 +121,6 @@ class _Writing:
 
     def call(self, op: str, *values: Value, **attributes: Any) -> Value:
         found = self.make(op, *values, **attributes)
-        if found is None:
+        if not found:
             raise _NotWritten
         return found

@@ -44,11 +44,11 @@ class Spec:
 
     @property
     def reads(self) -> tuple[Value, ...]:
-        return tuple(v for v in self.inputs if v is not None) + tuple(v for _, v in self.captured)
+        return tuple(v for v in self.inputs if v) + tuple(v for _, v in self.captured)
 
     @property
     def gives(self) -> tuple[Value, ...]:
-        return tuple(value for value in self.outputs if value is not None)
+        return tuple(value for value in self.outputs if value)
 
 
 class NotWritable(Exception):
@@ -62,7 +62,7 @@ def own_clauses(rules: Rules, operator: str, opset: int) -> tuple[OnnxClause, ..
         table: dict[str, list[OnnxClause]] = {}
         for op in rules.onnx:
             for clause in active(rules, op, opset if "." not in op else 1):
-                if clause.value is None and clause.operator is not None:
+                if not clause.value and clause.operator:
                     table.setdefault(clause.operator.name, []).append(clause)
         cache[opset] = table
     return tuple(cache[opset].get(operator, ()))
@@ -80,15 +80,15 @@ def write_call(rules: Rules, node: Call, opset: int, symbols: Symbols | None = N
     Each node was read back through the clauses and gave the same application.
     """
     for clause in own_clauses(rules, node.op, opset):
-        if symbols is not None and clause.op in COPYING and symbolic(node.attrs):
+        if symbols and clause.op in COPYING and symbolic(node.attrs):
             inferred = _inferred(rules, clause, node, opset, symbols.mixed)
-            if inferred is not None:
+            if inferred:
                 return (inferred,)
         try:
             spec = _write(rules, clause, node, opset, symbols)
         except (NotWritable, *NO_FIT):
             continue
-        if symbols is not None and symbolic(node.attrs):
+        if symbols and symbolic(node.attrs):
             # what is computed at run time cannot be read back
             if _copies(spec, node):
                 continue
@@ -171,9 +171,9 @@ def reads_back(rules: Rules, spec: Spec, node: Call, opset: int) -> bool:
     if values is None:
         return False
     for wanted, found in zip(spec.outputs, values, strict=True):
-        if wanted is None or wanted is found or wanted == found:
+        if not wanted or wanted is found or wanted == found:
             continue
-        if found is None or not isinstance(found.node, Call) or found.index != wanted.index:
+        if not found or not isinstance(found.node, Call) or found.index != wanted.index:
             return False
         other = found.node
         if other.op != node.op or other.args != node.args or other.types != node.types:
@@ -201,7 +201,7 @@ def _write(
 ) -> Spec:
     """The node that a clause says; `stated` is what it says in the place of attributes' own values."""
     op = clause.operator
-    assert op is not None
+    assert op
     op_type, domain = split_op(clause.op)
     schema = schema_of(op_type, domain, opset) if not domain else None
     params = {param.name: k for k, param in enumerate(op.syntax.params)}
@@ -239,7 +239,7 @@ def _write(
     for name, k in params.items():
         if name not in named and not _is_default(rules, op, k, node.args[k]):
             raise NotWritable
-    while inputs and inputs[-1] is None:
+    while inputs and not inputs[-1]:
         inputs.pop()
     check_types(inputs, schema)
     proto = NodeProto(op_type=op_type, domain=domain)
@@ -279,7 +279,7 @@ def _environment(rules: Rules, op: OperatorDef, node: Call) -> Env | None:
 
 
 def _needed(env: Env | None) -> Env:
-    if env is None:
+    if not env:
         raise NotWritable
     return env
 
@@ -306,7 +306,7 @@ def listed(value: Any, op_type: str, position: int, schema: Any, symbols: Symbol
     items = value if isinstance(value, tuple) else (value,)
     items = tuple(item.value if isinstance(item, Num) else item for item in items)
     if any(isinstance(item, Scalar) for item in items):
-        if symbols is None:
+        if not symbols:
             raise NotWritable
         return symbols.tensor(items, as_list)
     if all(isinstance(item, bool) for item in items) and items:
@@ -334,7 +334,7 @@ def check_types(inputs: Sequence[Value | None], schema: Any) -> None:
     for k, value in enumerate(inputs):
         place = min(k, len(schema.inputs) - 1)
         types = schema.inputs[place].types
-        if value is None:
+        if not value:
             if not _may_lack(schema, place):
                 raise NotWritable
         elif value.known and types and type_name(value.type.dtype) not in types:
@@ -349,7 +349,7 @@ def _attribute(
     if isinstance(expr, t.Name) and expr.id in own:
         value: Any = own[expr.id]
     else:
-        value = evaluate(expr, env if env is not None else Env(op.module, rules))
+        value = evaluate(expr, env or Env(op.module, rules))
     if schema is not None and entry.name not in schema.attributes:
         # an attribute that this opset does not have yet may be at the operator's default
         names = [attr for attr in op.attrs if isinstance(expr, t.Name) and attr.name == expr.id]

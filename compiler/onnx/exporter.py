@@ -70,7 +70,7 @@ def export(
         DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
     """
     with gc_paused():
-        named = naming_of(context) if naming is None else naming
+        named = naming or naming_of(context)
         ways: tuple[Resolved, ...] = get_args(Resolved) if fewest and context.dims else ("file",)
         exporters = [_Exporter(context, graph, rules, named, scopes=scopes, resolved=way) for way in ways]
         return min(exporters, key=lambda one: len(one.ordered(growth))).run(growth)
@@ -332,7 +332,7 @@ class _Exporter:
         if known is not None and known not in self.taken:
             self._give(value, known)
             return
-        wanted = name = self._namer.result(value, made_by) or ("" if user is None else self._namer.operand(user))
+        wanted = name = self._namer.result(value, made_by) or (self._namer.operand(user) if user else "")
         number = 1
         while not name or name in reserved or name in self.taken:
             if wanted:
@@ -357,11 +357,11 @@ class _Exporter:
     def _node_of(self, spec: Spec) -> NodeProto:
         node = NodeProto()
         node.CopyFrom(spec.proto)
-        inputs = ["" if value is None else self.names[self._final(value)] for value in spec.inputs]
+        inputs = [self.names[self._final(value)] if value else "" for value in spec.inputs]
         outputs: list[str] = []
         for k, value in enumerate(spec.outputs):
             old = spec.proto.output[k] if k < len(spec.proto.output) else ""
-            outputs.append(self.names.get(self._final(value), old) if value is not None else self._unread(old))
+            outputs.append(self.names.get(self._final(value), old) if value else self._unread(old))
         del node.input[:]
         del node.output[:]
         node.input.extend(inputs)
@@ -384,7 +384,7 @@ class _Exporter:
             return
         if value in arrays:
             _add_tensor(model, numpy_helper.from_array(arrays[value]), name)
-        elif isinstance(node, Constant) and self.plan.producer(value) is None:
+        elif isinstance(node, Constant) and not self.plan.producer(value):
             original = self.context.tensors.get(value)
             _add_tensor(model, original if original is not None else tensor_of(node, self.context), name)
         else:
@@ -449,12 +449,8 @@ def tensor_of(node: Constant, context: Context) -> TensorProto:
     """A weight that the file did not have: its elements, or a reference to the file that they are in."""
     data = node.data
     type = node.types[0]
-    assert type is not None
-    if (
-        isinstance(data, FileData)
-        and context.folder is not None
-        and data.region.path.is_relative_to(context.folder.resolve())
-    ):
+    assert type
+    if isinstance(data, FileData) and context.folder and data.region.path.is_relative_to(context.folder.resolve()):
         tensor = TensorProto(data_type=ELEM_TYPES[type.dtype], dims=[int(s) for s in type.shape])  # type: ignore[arg-type]
         tensor.data_location = TensorProto.EXTERNAL
         location = data.region.path.relative_to(context.folder.resolve()).as_posix()
@@ -482,7 +478,7 @@ class ComputedSizes:
             return frozenset()
         if node not in self._known:
             origin = self._context.origins.get(node.values[0])
-            if origin is not None:
+            if origin:
                 self._known[node] = _sizes(
                     [value for value in origin.inputs if value is not None and value not in node.args]
                 )

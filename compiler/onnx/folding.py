@@ -39,7 +39,7 @@ def compute(values: Sequence[Value], rules: Rules, opset: int, model: Model) -> 
     size = 0
     for value in values:
         leaves = (node.types[0] for node in topological([value.node]) if isinstance(node, Constant))
-        own = sum(type.bytes for type in leaves if type is not None and type.is_static)
+        own = sum(type.bytes for type in leaves if type and type.is_static)
         if not chunks or size + own > CHUNK:
             chunks.append([])
             size = 0
@@ -65,7 +65,7 @@ def _by_runtime(values: Sequence[Value], rules: Rules, opset: int, write: Model)
     leaves = [
         Value(node)
         for node in topological(value.node for value in values)
-        if isinstance(node, Constant) and node.types[0] is not None and node.types[0].elements > 1024
+        if isinstance(node, Constant) and node.types[0] and node.types[0].elements > 1024
     ]
     model, names = write(values, rules, opset, inputs=leaves, scopes=True)
     feeds = {name: leaf.node.data.load() for name, leaf in zip(names, leaves, strict=True)}  # type: ignore[attr-defined]

@@ -218,7 +218,7 @@ def definition_of(rules: Rules, name: str, group: Graph) -> str:
     head = f"operator {name}({_listed('h', group.inputs)}) -> {_listed('y', group.outputs)}"
     full = f"dslc 1\n\n{head} {{\n{''.join(f'  {line}{chr(10)}' for line in _statements(rules, group))}}}\n"
     with suppress(DslcError):
-        if _operator(full) is not None:
+        if _operator(full):
             return full
     return f"dslc 1\n\n{head} {{\n}}\n"
 
@@ -252,7 +252,7 @@ def types_of(definition: str) -> tuple[TensorType, ...] | None:
         DslcError: E0818 for a size whose name is not plain: no writer of definitions makes one.
     """
     found = _operator(definition)
-    if found is None:
+    if not found:
         return None
     types = []
     for param in found.params:

@@ -63,7 +63,7 @@ def patterns(rules: Rules, operator: str, opset: int) -> tuple[tuple[OnnxClause,
         table: dict[str, list[tuple[OnnxClause, int]]] = {}
         for op in rules.onnx:
             for clause in active(rules, op, opset if "." not in op else 1):
-                if clause.value is None or any(isinstance(p, t.Param) and p.star for p in clause.inputs):
+                if not clause.value or any(isinstance(p, t.Param) and p.star for p in clause.inputs):
                     continue
                 if clause.outputs is not None:
                     continue
@@ -86,7 +86,7 @@ def _shape(clause: OnnxClause, expr: t.Expr) -> tuple[str | None, int]:
         inner = clause.module.lookup(arg.function) if isinstance(arg, t.Call) else None
         if isinstance(inner, FunctionDef):
             count += 1
-        elif inner is not None:
+        elif inner:
             count += _shape(clause, arg)[1]
     return found.name, count
 
@@ -109,7 +109,7 @@ def fuse_node(
                 spec = _Backwards(rules, clause, opset, users, elements).read(node, order)
             except (_Fails, NotWritable, *NO_FIT):
                 continue
-            if spec is not None:
+            if spec:
                 return spec
     return None
 
@@ -206,7 +206,7 @@ class _Backwards:
         if len(names) != 1 or not value.type.is_static:
             raise _Fails
         declared = self.params[names[0]].type
-        if declared is None:
+        if not declared:
             raise _Fails
         type = TensorType(value.type.dtype, shape_of(declared, env).shape)
         if not type.is_static or type.elements != value.type.elements or type.elements >= 1 << 24:
@@ -262,20 +262,20 @@ class _Backwards:
                 raise _Fails
             if pattern.name == "_":
                 inputs.append(None)
-            elif pattern.type is not None and pattern.type.name in ATTRIBUTE_TYPES:
+            elif pattern.type and pattern.type.name in ATTRIBUTE_TYPES:
                 if pattern.name in self.attrs:
                     inputs.append(listed(self.attrs[pattern.name], op_type, k, schema, None))
-                elif pattern.default is not None:
+                elif pattern.default:
                     inputs.append(None)
                 else:
                     raise _Fails
             elif pattern.name in self.tensors:
                 inputs.append(self.tensors[pattern.name])
-            elif pattern.default is not None:
+            elif pattern.default:
                 inputs.append(None)
             else:
                 raise _Fails
-        while inputs and inputs[-1] is None:
+        while inputs and not inputs[-1]:
             inputs.pop()
         check_types(inputs, schema)
         proto = NodeProto(op_type=op_type, domain=domain)

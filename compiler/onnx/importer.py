@@ -146,7 +146,7 @@ class _Importer:
             value = tensor_constant(tensor, self.folder, self.where)
             if overridable or tensor.name in trained:
                 self.variables[tensor.name] = tensor
-            elif value is None:
+            elif not value:
                 self._define(tensor.name, self._opaque_tensor(tensor.name, tensor))
             else:
                 self._define(tensor.name, value)
@@ -170,7 +170,7 @@ class _Importer:
         for tensor in self.model.graph.initializer:
             if is_external(tensor) and tensor.data_type in (TensorProto.INT64, TensorProto.INT32):
                 value = self.values.get(tensor.name)
-                if value is not None and math.prod(tensor.dims) <= KNOWN_ELEMENTS:
+                if value and math.prod(tensor.dims) <= KNOWN_ELEMENTS:
                     out[tensor.name] = value.node.data.load()  # type: ignore[attr-defined]
         return out
 
@@ -223,7 +223,7 @@ class _Importer:
                     self.dims.setdefault(size.name, (value, axis))
             return
         theirs = self.types.by_name.get(name)
-        if theirs is not None and theirs.rank == value.type.rank:
+        if theirs and theirs.rank == value.type.rank:
             for given, size in zip(theirs.shape, value.type.shape, strict=True):
                 if not isinstance(given, Sym) or given.name in self.types.dims or given is size:
                     continue
@@ -232,14 +232,14 @@ class _Importer:
 
     def _opaque_type(self, name: str) -> TensorType | None:
         type = self.types.by_name.get(name)
-        if type is None or not self.same_size:
+        if not type or not self.same_size:
             return type
         sizes = [substitute(size, self.same_size) if isinstance(size, Scalar) else size for size in type.shape]
         return TensorType(type.dtype, tuple(size.value if isinstance(size, Num) else size for size in sizes))  # type: ignore[misc]
 
     def _remember(self, node: NodeProto, inputs: tuple[Value | None, ...], outputs: tuple[Value | None, ...]) -> None:
         """Keeps the node for export where its outputs are new values."""
-        fresh = [v for v in outputs if v is not None]
+        fresh = [v for v in outputs if v]
         if not fresh or any(isinstance(v.node, Opaque) for v in fresh):
             return
         if any(v in inputs or v in self.origins or v in self.names or v.constant for v in fresh):
@@ -255,7 +255,7 @@ class _Importer:
         if domain == "" and self.opsets.get("", 0) < OLDEST_OPSET:
             return None
         clauses = active(self.rules, op, self.opsets.get(domain, 0))
-        if op == "DequantizeLinear" and inputs and inputs[0] is not None and inputs[0].constant:
+        if op == "DequantizeLinear" and inputs and inputs[0] and inputs[0].constant:
             # runtimes join such a weight with the product that uses it
             return None
         if not clauses or any(value is not None and not value.known for value in inputs):
@@ -264,7 +264,7 @@ class _Importer:
         if results is None:
             return None
         for name, value in zip(node.output, results, strict=True):
-            if value is not None and name and not self._plausible(name, value):
+            if value and name and not self._plausible(name, value):
                 return None
         return results
 
@@ -273,7 +273,7 @@ class _Importer:
         used = tuple(bool(name) and name in self._used for name in node.output)
         view = node_view(node, op, schema, inputs, used, self.known.get)
         first = inputs[0] if inputs else None
-        if node.op_type == "Slice" and first is not None and not first.type.is_static:
+        if node.op_type == "Slice" and first and not first.type.is_static:
             return dataclasses.replace(view, known=lambda value: open_ends(self.known.get(value)))
         return view
 
@@ -286,7 +286,7 @@ class _Importer:
     def _plausible(self, name: str, value: Value) -> bool:
         """Return whether ONNX's own inference agrees with ours, where both know a size."""
         theirs = self.types.by_name.get(name)
-        if theirs is None or not value.known:
+        if not theirs or not value.known:
             return True
         ours = value.type
         return (
@@ -322,19 +322,19 @@ class _Importer:
 
     def _vocabulary(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
         """Nodes that are about the graph or about shapes, and compute nothing."""
-        if node.op_type == "Identity" and len(inputs) == 1 and inputs[0] is not None:
+        if node.op_type == "Identity" and len(inputs) == 1 and inputs[0]:
             return (inputs[0],)
         if node.op_type == "Constant" and len(node.attribute) == 1:
             return self._constant(node)
         first = inputs[0] if inputs else None
-        if first is None:
+        if not first:
             return None
         if node.op_type == "ConstantOfShape":
             return self._filled(node, first)
         if node.op_type in {"Shape", "Size"} and first.known:
             return (self._shape(node, first),)
         if node.op_type == "Einsum" and all(value is not None and value.known for value in inputs):
-            return self._einsum(node, [value for value in inputs if value is not None])
+            return self._einsum(node, [value for value in inputs if value])
         return None
 
     def _einsum(self, node: NodeProto, operands: list[Value]) -> tuple[Value | None, ...] | None:
@@ -346,14 +346,14 @@ class _Importer:
 
         equation = next((attribute.s.decode() for attribute in node.attribute if attribute.name == "equation"), "")
         result = written(equation, operands, make, self.opsets.get("", 0) >= 13)
-        return None if result is None or not self._plausible(node.output[0], result) else (result,)
+        return None if not result or not self._plausible(node.output[0], result) else (result,)
 
     def _constant(self, node: NodeProto) -> tuple[Value | None, ...] | None:
         attribute = node.attribute[0]
         found = attribute_value(attribute)
         if attribute.name == "value" and isinstance(found, TensorProto):
             value = tensor_constant(found, self.folder, self.where)
-            if value is not None:
+            if value:
                 self.tensors.setdefault(value, found)
                 return (value,)
             return None
@@ -408,14 +408,14 @@ class _Importer:
         """A node that dslc wrote for a group of nodes which run as one: that group again."""
         if node.domain != DOMAIN or node.attribute or self.opsets.get("", 0) < OLDEST_OPSET:
             return None
-        args = [value for value in inputs if value is not None and value.known]
+        args = [value for value in inputs if value and value.known]
         if len(args) < len(inputs):
             return None
         if self._said is None:
             self._said = metadata(self.model)
         function, said = self.functions[node.domain, node.op_type], self._said.get(KEY + node.op_type, "")
         group = group_of(self.rules, function, [arg.type for arg in args], said)
-        return None if group is None else kernel_value(group, tuple(args))
+        return kernel_value(group, tuple(args)) if group else None
 
     # ---- everything else -------------------------------------------------------------------------------------
 
@@ -425,8 +425,8 @@ class _Importer:
         slots: list[int | None] = []
         args: list[Value] = []
         for value in inputs:
-            slots.append(None if value is None else len(args))
-            if value is not None:
+            slots.append(len(args) if value else None)
+            if value:
                 args.append(value)
         args += [self.values[name] for name in outer]
         payload = OpaqueNode(node, tuple(slots), outer, from_file=True)
@@ -439,7 +439,7 @@ class _Importer:
         """The type of a Range up to symbolic sizes, whose length ONNX's inference does not say."""
         if node.op_type != "Range" or domain_of(node) != "" or len(inputs) != 3:
             return None
-        start, limit, step = (None if value is None else self.known.get(value) for value in inputs)
+        start, limit, step = (self.known.get(value) if value else None for value in inputs)
         if (
             start is None
             or limit is None
@@ -472,7 +472,7 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
         known: Graph | None = cache[key]
         return known
     equation = defined(rules, function, types, definition)
-    if equation is not None:
+    if equation:
         cache[key] = equation
         return equation
     # sizes that are expressions get names for the time being
@@ -489,7 +489,7 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
         graph = import_model(model, rules).graph
     except DslcError:
         graph = None
-    found = None if graph is None else closed(graph, terms, types)
+    found = closed(graph, terms, types) if graph else None
     cache[key] = found
     return found
 
@@ -500,7 +500,7 @@ def defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], 
 
     group = equation_of(rules, definition) if definition else None
     opset = next((entry.version for entry in function.opset_import if not entry.domain), 0)
-    if group is None or len(group.inputs) != len(types):
+    if not group or len(group.inputs) != len(types):
         return None
     try:
         if nodes_of(function_of(rules, group, opset).proto) != nodes_of(function):

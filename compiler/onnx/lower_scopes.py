@@ -211,8 +211,8 @@ class _ScopeLowering(Tensors):
 
     def sum(self, part: Apply, own: DType) -> Value:
         """`a - b` is stored as `a + -1 * b`."""
-        plus = [arg for arg in part.args if _negated(arg) is None]
-        minus = [found for arg in part.args if (found := _negated(arg)) is not None]
+        plus = [arg for arg in part.args if not _negated(arg)]
+        minus = [found for arg in part.args if (found := _negated(arg))]
         if not plus or own is DType.BOOL:
             return self.chain("Add", [self.go(arg, own) for arg in part.args], own)
         total = self.chain("Add", [self.go(arg, own) for arg in plus], own)
@@ -230,7 +230,7 @@ class _ScopeLowering(Tensors):
             raise NotLowered("a reduction whose extent depends on a position")
         if (taken := self.apart(part, sizes)) is not None:
             return self.chain(_JOINED[part.kind], [self.go(term, own) for term in taken], own)
-        if part.kind == "sum" and part.where is None and (found := self.contraction(part, sizes, own)) is not None:
+        if part.kind == "sum" and not part.where and (found := self.contraction(part, sizes, own)):
             return found
         inner = DType.I32 if part.kind in ("any", "all") else own
         kind = {"any": "max", "all": "min"}.get(part.kind, part.kind)
@@ -240,7 +240,7 @@ class _ScopeLowering(Tensors):
         try:
             body = self.go(part.body, DType.BOOL if part.kind in ("any", "all") else own)
             body = self.cast(body, inner)
-            if part.where is not None:
+            if part.where:
                 body = self.chosen(
                     self.go(part.where, DType.BOOL), body, self.number(_neutral(kind, inner), inner), inner
                 )
@@ -267,12 +267,7 @@ class _ScopeLowering(Tensors):
         ranges = [
             range(size) for one, size in zip(part.iters, sizes, strict=True) if one in mixed and isinstance(size, int)
         ]
-        if (
-            not mixed
-            or len(ranges) < len(mixed)
-            or not 0 < math.prod(map(len, ranges)) <= WINDOW
-            or part.where is not None
-        ):
+        if not mixed or len(ranges) < len(mixed) or not 0 < math.prod(map(len, ranges)) <= WINDOW or part.where:
             return None
         moved = [one for one in part.iters if one in mixed]
         rest = [(one, extent) for one, extent in zip(part.iters, part.extents, strict=True) if one not in mixed]
@@ -319,7 +314,7 @@ class _ScopeLowering(Tensors):
         if not part.index:
             return value
         found = self.moved(part, value)
-        return self.gathered(part, value) if found is None else found
+        return found or self.gathered(part, value)
 
     def moved(self, part: Read, value: Value) -> Value | None:
         """A read at positions that are known: cut, merged, padded, looked up, and put in order."""
@@ -356,7 +351,7 @@ class _ScopeLowering(Tensors):
         guarded = part.other is not None or (self._chosen > 0 and self._leaves(part.index, value.type.shape))
         position, inside = self.position(part.index, value.type.shape, guarded)
         found = self.node("Gather", (flat, position), value.type.dtype, position.type.shape, axis=0)
-        if part.other is None or inside is None:
+        if not part.other or not inside:
             return found
         return self.chosen(inside, found, self.go(part.other, value.type.dtype), value.type.dtype)
 
@@ -387,8 +382,8 @@ class _ScopeLowering(Tensors):
             step = product(shape[axis + 1 :])
             if step != 1:
                 at = self.join("Mul", [at, self.symbols.tensor([step], False)], DType.I64)
-            total = at if total is None else self.join("Add", [total, at], DType.I64)
-        assert total is not None
+            total = self.join("Add", [total, at], DType.I64) if total else at
+        assert total
         return total, self.chain("And", inside, DType.BOOL) if inside else None
 
     def table(self, part: Table, want: DType) -> Value:

@@ -161,7 +161,7 @@ class WritePlan:
             item, at = stack.pop()
             if isinstance(item, Value):
                 spec = self.producer(item)
-                if spec is None or spec in done:
+                if not spec or spec in done:
                     continue
                 if spec in opened:
                     raise Cycle(self._breakable(opened, spec))
@@ -199,7 +199,7 @@ class WritePlan:
         if value in self._extra:
             return self._extra[value]
         origin = self.origins.get(value)
-        if origin is not None and origin not in self.banned:
+        if origin and origin not in self.banned:
             return self._anew(value, origin) or self._origin(origin)
         if isinstance(node, Opaque):
             return self._opaque(node)
@@ -224,7 +224,7 @@ class WritePlan:
         if not symbolic and value.type.elements <= 1024:
             return None
         origin = self.origins.get(value) if symbolic else None
-        if origin is not None and origin not in self.banned:
+        if origin and origin not in self.banned:
             return self._origin(origin)
         if value not in self._extra:
             self._extra[value] = fill_spec(value, self.symbols.at(value.node))
@@ -242,11 +242,7 @@ class WritePlan:
         if all(read is None or read.constant or read in node.args for read in origin.inputs):
             return None
         found = self._call(node, value)
-        if (
-            found is None
-            or self.resolved == "shapes"
-            or all(read.constant or read in node.args for read in found.reads)
-        ):
+        if not found or self.resolved == "shapes" or all(read.constant or read in node.args for read in found.reads):
             return found
         return None
 
@@ -284,12 +280,12 @@ class WritePlan:
     def _call(self, node: Call, value: Value) -> Spec | None:
         if node not in self._call_specs:
             joined = fuse_node(self.rules, node, self.opset, self.users, self._elements)
-            written = (joined,) if joined is not None else self._own(node)
+            written = (joined,) if joined else self._own(node)
             if written is None:
                 # an import-only clause whose right side is this one application, or a node of the file that is alike
                 found = fuse_node(self.rules, node, self.opset, self.users, self._elements, single=True)
-                other = self._as_in_file(node) if found is None else found
-                written = None if other is None else (other,)
+                other = found or self._as_in_file(node)
+                written = (other,) if other else None
             self._call_specs[node] = written
             if written is not None:
                 for spec in written[:-1]:
@@ -311,10 +307,10 @@ class WritePlan:
     def _own(self, node: Call) -> tuple[Spec, ...] | None:
         """A node of the file that is alike, which keeps its names and needs no sizes that are unknown, or nodes through a clause."""
         alike = self._as_in_file(node)
-        if alike is not None:
+        if alike:
             return (alike,)
         outer = self.inside.get(node)
-        symbols = self.symbols.at(node if outer is None else outer.node)
+        symbols = self.symbols.at(outer.node if outer else node)
         return write_call(self.rules, node, self.opset, symbols)
 
     def _as_in_file(self, node: Call) -> Spec | None:
@@ -329,7 +325,7 @@ class WritePlan:
             self._inline(node)
         except DslcError:
             outer = self.inside.get(node)
-            unsaid.add(node if outer is None else outer.node)
+            unsaid.add(outer.node if outer else node)
             return (Spec(NodeProto(), node.args, node.values),)
         return None
 
@@ -404,7 +400,7 @@ def foldable(value: Value) -> bool:
         return False
     weights = 0
     for node in topological([value.node]):
-        sizes = [type.bytes for type in node.types if type is not None and type.is_static]
+        sizes = [type.bytes for type in node.types if type and type.is_static]
         if isinstance(node, Constant) and not isinstance(node.data, FillRef):
             weights += sum(sizes)
         elif isinstance(node, Call) and not node.args and len(sizes) == len(node.types):
@@ -446,8 +442,8 @@ def written_alike(found: tuple[Origin, Call], node: Call) -> Spec:
     """The node of the file with the arguments of another application."""
     origin, old = found
     args = dict(zip(old.args, node.args, strict=True))
-    inputs = tuple(None if read is None else args.get(read, read) for read in origin.inputs)
-    outputs = tuple(None if output is None else Value(node, output.index) for output in origin.outputs)
+    inputs = tuple(args.get(read, read) if read else None for read in origin.inputs)
+    outputs = tuple(Value(node, output.index) if output else None for output in origin.outputs)
     proto = NodeProto()
     proto.CopyFrom(origin.proto)
     # notes are of one node, and are its own where that is the one

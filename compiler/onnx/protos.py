@@ -96,7 +96,7 @@ def parsed(data: bytes, name: str) -> ModelProto:
     if not data:
         raise damaged(name, "the file is empty")
     strange = not_onnx(data, name)
-    if strange is not None:
+    if strange:
         raise strange
     model = ModelProto()
     try:
@@ -424,7 +424,7 @@ def region(tensor: TensorProto, folder: Path | None, where: str) -> FileRegion:
     what = f"tensor `{tensor.name}` of {where}"
     if not location:
         raise error("E0802", f"{what} has external data without a location", path=where)
-    base = (folder if folder is not None else Path.cwd()).resolve()
+    base = (folder or Path.cwd()).resolve()
     path = base / location
     try:
         real = path.resolve()

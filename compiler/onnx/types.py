@@ -297,7 +297,7 @@ def _at_node(copy: ModelProto, found: re.Match[str], where: str) -> str:
     types = {value.name: tensor_type(value.type, value.name) for value in (*typed.value_info, *typed.input)}
     weights = [tensor for tensor in typed.initializer if tensor.data_type in DTYPES]
     types |= {tensor.name: TensorType(DTYPES[tensor.data_type], tuple(tensor.dims)) for tensor in weights}
-    shapes = {name: f" [{', '.join(map(str, type.shape))}]" for name, type in types.items() if type is not None}
+    shapes = {name: f" [{', '.join(map(str, type.shape))}]" for name, type in types.items() if type}
     given = [f"`{name}`{shapes.get(name, '')}" for name in node.input if name]
     operands = f"{', '.join(given[:-1])} and {given[-1]}" if len(given) > 1 else "".join(given)
     call = f"{node.op_type} of {operands}" if given else node.op_type

@@ -74,7 +74,7 @@ class EnumerationState:
 
     @property
     def rules(self) -> Rules:
-        if self._rules is None:
+        if not self._rules:
             self._rules = _loaded(self.libraries)
         return self._rules
 

@@ -346,19 +346,19 @@ class Enumerator:
 
     def evaluated(self, size: int) -> _LevelTerms:
         batches = list(Arguments(self.planner, self.table, size, self.varied, self.constants, self.mirrors).batches())
-        hashes = self.store.parts(size, [batch.terms for batch in batches]) if self.store is not None else []
+        hashes = self.store.parts(size, [batch.terms for batch in batches]) if self.store else []
         done, kept = sum(part.size for part in hashes), len(hashes)
         try:
             for array in self.mapper(self.state, (batch.chunk(self.values.places) for batch in batches[len(hashes) :])):
                 hashes.append(array)
                 done += array.size
-                if self.store is not None and self.store.due():
+                if self.store and self.store.due():
                     self.store.add(size, hashes[kept:])
                     kept = len(hashes)
                 if self.progress is not None:
                     self.progress(size, done)
         finally:
-            if self.store is not None and len(hashes) > kept:
+            if self.store and len(hashes) > kept:
                 self.store.add(size, hashes[kept:])
         flat = np.concatenate([np.zeros(0, np.uint64), *(part.reshape(-1) for part in hashes)])
         types = np.concatenate([np.zeros(0, np.int32), *(own for batch in batches for own in self._types(batch))])

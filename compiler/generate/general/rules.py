@@ -156,16 +156,16 @@ def _loosened(
             return None
         fitting = (new for new in _directed(rules, candidate, typed) if new.arrow == rule.arrow)
         found = next((new for new in fitting if holds(rules, new, trials)), None)
-        return found if found is not None and len(found.typed.sizes) > len(rule.typed.sizes) else None
+        return found if found and len(found.typed.sizes) > len(rule.typed.sizes) else None
 
     for part in tuple(parts):
         for group in tuple(part)[1:]:
             trial = [[one for one in other if one is not group] for other in parts] + [[group]]
-            if (found := tried(trial, fixed)) is not None:
+            if found := tried(trial, fixed):
                 rule, parts = found, trial
     for group in fixed:
         rest = [other for other in fixed if other is not group]
-        if (found := tried([*parts, [group]], rest)) is not None:
+        if found := tried([*parts, [group]], rest):
             rule, parts, fixed = found, [*parts, [group]], rest
     return rule
 
@@ -186,7 +186,7 @@ def _binds(candidate: Conjecture, typed: GeneralTypes) -> bool:
     left, right = (
         {
             name
-            for node in {term.node for term in subterms(side) if term.item is not None}
+            for node in {term.node for term in subterms(side) if term.item}
             for text in typed.sized.get(node, {}).values()
             for name in _words(text)
         }
@@ -234,7 +234,7 @@ def definition(rules: Rules, rule: GeneralRule, name: str = "candidate") -> Subs
     text = rule_text(rules, rule, name, operators)
     cache = rules_cache(rules, "generate.definitions")
     found: SubstitutionDef | None = cache.get(text)
-    if found is None:
+    if not found:
         found = cache[text] = written(rules, text, operators)
     return found
 
@@ -421,7 +421,7 @@ def _at_rank(
 ) -> dict[Term, Value]:
     done = dict(feeds)
     for term in subterms(rule.candidate.roots):
-        if term.item is None:
+        if not term.item:
             continue
         attrs = dict(term.item.attrs)
         for name, value in term.item.attrs:
@@ -446,7 +446,7 @@ def operators_of(rules: Iterable[GeneralRule]) -> tuple[Item, ...]:
     found: dict[Item, None] = {}
     for rule in rules:
         for term in subterms(rule.candidate.roots):
-            if term.item is not None:
+            if term.item:
                 found[term.item] = None
     return tuple(found)
 
@@ -498,7 +498,7 @@ class Tries:
     def weaker(self, rules: Rules, rule: GeneralRule) -> GeneralRule | None:
         """The next form that is worth a proof; the last one always is. None where there is no other."""
         found = less_general(rules, rule)
-        while found is not None and self.hopeless(found) and (other := less_general(rules, found)) is not None:
+        while found and self.hopeless(found) and (other := less_general(rules, found)):
             found = other
         return found
 

@@ -59,7 +59,7 @@ class PrimeValues:
         return self._known[term]
 
     def _compute(self, term: Term) -> Any:
-        if term.item is None:
+        if not term.item:
             rng = np.random.default_rng([self._seed, term.index, *term.type.shape])
             if not term.type.dtype.is_float:
                 return rng.integers(0, 2, term.type.shape)
@@ -131,7 +131,7 @@ def without_renamed(candidates: Iterable[Conjecture]) -> PruningResult:
         general: list[tuple[tuple[int, ...], Conjecture]] = []
         for names, candidate in sorted(group.items(), key=lambda item: -len(set(item[0]))):
             wider = next((c for other, c in general if _instance(names, other)), None)
-            if wider is None:
+            if not wider:
                 general.append((names, candidate))
                 out.kept.append(candidate)
             else:
@@ -140,7 +140,7 @@ def without_renamed(candidates: Iterable[Conjecture]) -> PruningResult:
 
 
 def _bare(term: Term) -> Any:
-    return str(term.type) if term.item is None else (str(term.item), term.output, *(_bare(arg) for arg in term.args))
+    return (str(term.item), term.output, *(_bare(arg) for arg in term.args)) if term.item else str(term.type)
 
 
 def _occurrences(candidate: Conjecture) -> tuple[int, ...]:
@@ -150,7 +150,7 @@ def _occurrences(candidate: Conjecture) -> tuple[int, ...]:
 
 
 def _leaves(term: Term) -> Iterator[Term]:
-    if term.item is None:
+    if not term.item:
         yield term
     for arg in term.args:
         yield from _leaves(arg)
@@ -186,7 +186,7 @@ def _parted(candidate: Conjecture, one: Term, fresh: Term, marks: Sequence[bool]
     def visit(term: Term) -> Term:
         if term is one:
             return fresh if next(todo) else one
-        if term.item is None or not term.args:
+        if not term.item or not term.args:
             return term
         return applied(term.item, tuple(visit(arg) for arg in term.args), term.output, term.type)
 
@@ -210,7 +210,7 @@ def reduced(candidate: Conjecture, values: PrimeValues, build: Build) -> tuple[C
             todo.extend(reversed(below))
             continue
         above = above_common_subterms(one, values, build)
-        if above is None:
+        if not above:
             out.append(ordered(one) if one is not candidate else one)
         else:
             todo.append(above)
@@ -228,7 +228,7 @@ def without_same(candidate: Conjecture) -> Conjecture:
 def above_common_subterms(candidate: Conjecture, values: PrimeValues, build: Build) -> Conjecture | None:
     """A subterm of both sides becomes an input (Figure 4b); None where no such candidate holds."""
     shared = set(subterms(candidate.sources)) & set(subterms(candidate.targets))
-    common = [term for term in subterms(candidate.sources) if term in shared and term.item is not None]
+    common = [term for term in subterms(candidate.sources) if term in shared and term.item]
     for term in sorted(common, key=lambda term: -size((term,))):
         fresh = input_term(_unused(candidate), TermType(term.type.dtype, term.type.shape))
         roots = candidate.roots
@@ -249,13 +249,7 @@ def below_common_roots(candidate: Conjecture, values: PrimeValues) -> tuple[Conj
     """The same operator above all outputs is taken away (Figure 4c): what it was applied to, each for itself where they are apart."""
     pairs: list[tuple[Term, Term]] = []
     for left, right in zip(candidate.sources, candidate.targets, strict=True):
-        if (
-            left.item is None
-            or right.item is None
-            or left.item != right.item
-            or left.output != right.output
-            or not left.args
-        ):
+        if not left.item or not right.item or left.item != right.item or left.output != right.output or not left.args:
             return None
         pairs += [pair for pair in zip(left.args, right.args, strict=True) if pair[0] is not pair[1]]
     pairs = list(dict.fromkeys(pairs))
