@@ -49,6 +49,14 @@ class ForeignRule:
     outputs: tuple[Output, ...]
     names: tuple[tuple[int, str], ...] = ()
 
+    @property
+    def sides(self) -> tuple[tuple[Operator, ...], tuple[Operator, ...]]:
+        return self.source, self.target
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        return *self.source, *self.target
+
     def problem(self) -> str | None:
         """The reason for which this is no substitution; None where it is one: tensors exist, operators come after what they read."""
         for text, side in (("source", self.source), ("target", self.target)):
@@ -68,16 +76,12 @@ class ForeignRule:
 
     def inputs(self) -> tuple[int, ...]:
         """The free inputs, in the order of their first use."""
-        found: dict[int, None] = {}
-        for side in (self.source, self.target):
-            for op in side:
-                found.update((tensor.operator, None) for tensor in op.inputs if tensor.operator < 0)
-        for output in self.outputs:
-            found.update((t.operator, None) for t in (output.source, output.target) if t.operator < 0)
-        return tuple(found)
+        tensors = [tensor for op in self.operators for tensor in op.inputs]
+        tensors += [tensor for output in self.outputs for tensor in (output.source, output.target)]
+        return tuple(dict.fromkeys(tensor.operator for tensor in tensors if tensor.operator < 0))
 
     def kinds(self) -> Iterator[str]:
-        return (op.kind for op in (*self.source, *self.target))
+        return (op.kind for op in self.operators)
 
 
 MOST_BYTES = 1 << 28  #: bytes of a file

@@ -125,7 +125,7 @@ def _modes(rule: ForeignRule) -> Iterator[Mode]:
         *OPEN,
     }
     batched = bool(kinds & {"matmul", "linear"}) and not kinds & axes
-    opened = any(is_open(op) for op in (*rule.source, *rule.target))
+    opened = any(is_open(op) for op in rule.operators)
     count = convolutions(rule)
     groups = [frozenset(g) for size in range(count, -1, -1) for g in itertools.combinations(range(count), size)]
     for kernels in (0, 1, 2) if kinds & {"conv2d", "enlarge", *POOLS, "constant_iconv", "constant_pool"} else (0,):
@@ -170,7 +170,7 @@ class _Writer:
         lines += ["  =>", *(f"  {line}" for line in right)]
         tags = self._tags()
         lines += [f"  tags {', '.join(tags)}"] if tags else []
-        text, chained = "\n".join([*lines, "}"]), any(map(_chained, (self.rule.source, self.rule.target)))
+        text, chained = "\n".join([*lines, "}"]), any(map(_chained, self.rule.sides))
         return Translation(self.name, text, tuple(self.used), self.typing.mode, chained=chained)
 
     # ---- names -------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class _Writer:
 
     def _side(self, side: int, outputs: tuple[str, ...]) -> list[str]:
         """Statements in the order of the operators; what is used once is written where it is used, if that keeps the order."""
-        operators = (self.rule.source, self.rule.target)[side]
+        operators = self.rule.sides[side]
         roots = [output.source if side == 0 else output.target for output in self.rule.outputs]
         uses: dict[int, int] = {}
         for tensor in (*roots, *(each for op in operators for each in op.inputs)):
@@ -387,7 +387,7 @@ class _Writer:
     def _guards(self) -> list[str]:
         """Conditions of the operators of the target on sizes, where those of the source do not want it already."""
         wanted: tuple[list[str], list[str]] = ([], [])
-        for side, operators in enumerate((self.rule.source, self.rule.target)):
+        for side, operators in enumerate(self.rule.sides):
             for at, op in enumerate(operators):
                 dims = [self.typing.unifier.dim(d) for d in self.typing.stated.get((side, at), ())]
                 if self._open(op):
@@ -421,7 +421,7 @@ class _Writer:
     def _tags(self) -> list[str]:
         """Tags for parameters that an export writes again: the kernels that a rule was found on, shuffles."""
         found, shuffles = [], []
-        for op in (*self.rule.source, *self.rule.target):
+        for op in self.rule.operators:
             height, width = op.get("kernel_h"), op.get("kernel_w")
             if isinstance(height, int) and isinstance(width, int) and height > 0 and width > 0:
                 found.append(f"{height}x{width}")
