@@ -160,7 +160,7 @@ def _as_one(rules: Rules, a: Call, b: Call, k: int) -> Iterator[tuple[Value, Val
 
 def _adds_up(sizes: list[tuple[int | Scalar, ...]], along: int) -> bool:
     """Return whether two shapes side by side along a dimension have the third one."""
-    if len({len(each) for each in sizes}) != 1 or len({each[:along] + each[along + 1 :] for each in sizes}) != 1:
+    if len(set(map(len, sizes))) != 1 or len({each[:along] + each[along + 1 :] for each in sizes}) != 1:
         return False
     one, other, whole = (each[along] for each in sizes)
     return isinstance(one, int) and isinstance(other, int) and whole == one + other
@@ -174,7 +174,7 @@ def _next_to(a: Value, b: Value, axis: int) -> Value | None:
     one, other = x[axis], y[axis]
     if not isinstance(one, int) or not isinstance(other, int):
         return None
-    at = tuple(traversal(d) for d in range(len(x)))
+    at = tuple(map(traversal, range(len(x))))
     behind = (*at[:axis], apply("-", at[axis], num(one)), *at[axis + 1 :])
     body = apply("select", apply("<", at[axis], num(one)), read(0, at, num(0)), read(1, behind, num(0)))
     shape = (*x[:axis], one + other, *x[axis + 1 :])

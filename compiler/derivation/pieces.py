@@ -39,7 +39,7 @@ class Box:
     @staticmethod
     def of(extents: Sequence[Scalar | Dim]) -> Box:
         """The box of such extents at the origin."""
-        return Box((num(0),) * len(extents), tuple(as_scalar(extent) for extent in extents))
+        return Box((num(0),) * len(extents), tuple(map(as_scalar, extents)))
 
     def within(self, other: Box) -> bool:
         """Return whether it is known to lie within another one."""

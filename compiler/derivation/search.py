@@ -379,7 +379,7 @@ class DerivationSearch:
         # of every set of rules that led here some, as what pays in the end may look worse on its way
         groups: dict[tuple[str, ...], list[Value]] = {}
         for value in near:
-            groups.setdefault(tuple(sorted({str(step) for step in paths[value]})), []).append(value)
+            groups.setdefault(tuple(sorted(set(map(str, paths[value])))), []).append(value)
         dear = {value: k for k, value in enumerate(cheap)}
         # the nearest first, then the cheapest, in turn
         queues = [

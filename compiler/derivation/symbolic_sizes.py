@@ -140,7 +140,7 @@ class SizeNumbers:
             return call(node.op, args, node.attrs, tuple(types))
         if isinstance(node, ScopeNode):
             scope = node.scope
-            extents = tuple(self._dim(size) for size in scope.extents)
+            extents = tuple(map(self._dim, scope.extents))
             return (
                 scope_value(
                     Scope(extents, rebuild_body(scope.body, self._leaf, memo), scope.dtype, scope.groups), args
@@ -157,7 +157,7 @@ class SizeNumbers:
         return with_args(node, args)
 
     def _type(self, type: TensorType) -> TensorType:
-        return TensorType(type.dtype, tuple(self._dim(size) for size in type.shape))
+        return TensorType(type.dtype, tuple(map(self._dim, type.shape)))
 
     def _dim(self, size: Dim) -> Dim:
         if not isinstance(size, int) or not _is_large(size):

@@ -146,7 +146,7 @@ class _Reader:
         self._given: dict[int, str] = {}
         tags = [name for s in (*left, *right) if isinstance(s, t.Tags) for name in s.names]
         kernels = next((tag[8:] for tag in tags if re.fullmatch(r"kernels(_\d+x\d+)+", tag)), "")
-        self._kernels = [tuple(int(n) for n in each.split("x")) for each in kernels.split("_") if each]
+        self._kernels = [tuple(map(int, each.split("x"))) for each in kernels.split("_") if each]
         shuffles = next((tag[8:] for tag in tags if re.fullmatch(r"shuffle(_\d+)+", tag)), "")
         self._shuffles = [int(each) for each in shuffles.split("_") if each]
 

@@ -203,7 +203,7 @@ def _numbers(typing: Typing) -> dict[int, Shape]:
             case SizeProduct(first, second):
                 return SizeProduct(number(first), number(second))
             case Sum(parts):
-                return Sum(tuple(number(part) for part in parts))
+                return Sum(tuple(map(number, parts)))
             case Windows(size, kernel, stride, same):
                 return Windows(number(size), number(kernel), stride, same)
             case other:

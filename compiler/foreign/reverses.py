@@ -151,7 +151,7 @@ def reverse_of(sub: SubstitutionDef) -> tuple[str, tuple[int, ...]] | None:
     name = next((found[1] for tag in tags if (found := _NAME.fullmatch(tag))), None)
     inputs = next((found[1] for tag in tags if (found := _INPUTS.fullmatch(tag))), None)
     everything = tuple(range(len(syntax.params)))
-    order = everything if inputs is None else tuple(int(each) for each in inputs[1:].split("_"))
+    order = everything if inputs is None else tuple(map(int, inputs[1:].split("_")))
     return None if name is None or tuple(sorted(order)) != everything else (name, order)
 
 

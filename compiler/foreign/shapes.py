@@ -99,7 +99,7 @@ class Unifier:
             case Size():
                 return self.dim(self.sizes[dim]) if dim in self.sizes else dim
             case Sum(parts):
-                return Sum(tuple(self.dim(part) for part in parts))
+                return Sum(tuple(map(self.dim, parts)))
             case SizeProduct(first, second):
                 first, second = self.dim(first), self.dim(second)
                 if first == Number(1):

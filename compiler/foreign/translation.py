@@ -125,7 +125,7 @@ def _modes(rule: ForeignRule) -> Iterator[Mode]:
         *OPEN,
     }
     batched = bool(kinds & {"matmul", "linear"}) and not kinds & axes
-    opened = any(is_open(op) for op in rule.operators)
+    opened = any(map(is_open, rule.operators))
     count = convolutions(rule)
     groups = [frozenset(g) for size in range(count, -1, -1) for g in itertools.combinations(range(count), size)]
     for kernels in (0, 1, 2) if kinds & {"conv2d", "enlarge", *POOLS, "constant_iconv", "constant_pool"} else (0,):
@@ -220,11 +220,11 @@ class _Writer:
             case Number(value):
                 return str(value)
             case Sum(parts):
-                return " + ".join(self._dim(part) for part in parts)
+                return " + ".join(map(self._dim, parts))
             case SizeProduct():
                 if typed:
-                    return f"({', '.join(self._dim(part) for part in factors_of(dim))})"
-                return " * ".join(self._factor(part) for part in factors_of(dim))
+                    return f"({', '.join(map(self._dim, factors_of(dim)))})"
+                return " * ".join(map(self._factor, factors_of(dim)))
             case Windows(size, kernel, stride, same):
                 if not stride:
                     raise Clash("a size depends on strides that the file does not name")
@@ -393,7 +393,7 @@ class _Writer:
                 if self._open(op):
                     continue
                 if op.kind in {"conv2d", *POOLS} and padding(op) == "same":
-                    wanted[side].extend(self._odd(dim) for dim in dims)
+                    wanted[side].extend(map(self._odd, dims))
                 elif op.kind == "enlarge":
                     for new, old in ((dims[0], dims[2]), (dims[1], dims[3])):
                         wanted[side].extend(self._enlarged(new, old))

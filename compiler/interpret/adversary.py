@@ -305,7 +305,7 @@ def measure(value: Any) -> int:
     if isinstance(value, tuple):
         return sum(2 + measure(item) for item in value)
     if isinstance(value, AttrSet):
-        return sum(measure(item) for item in value.values.values())
+        return sum(map(measure, value.values.values()))
     return 0
 
 

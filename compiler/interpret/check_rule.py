@@ -333,7 +333,7 @@ def difference(
         equal = np.asarray(a == b)
     if bool(equal.all()):
         return None
-    where = tuple(int(k) for k in np.argwhere(~equal)[0])
+    where = tuple(map(int, np.argwhere(~equal)[0]))
     count = int((~equal).sum())
     of = f"{count} of {equal.size} elements differ over {domain.name}, first at {list(where)}"
     return f"{of}: {_item(a[where])} on the left, {_item(b[where])} on the right"

@@ -93,13 +93,13 @@ class PairOfLists:
             equal = Floats(rounded=False).close(np.where(missing, 0.0, a), np.where(missing, 0.0, b), self.tolerance)
             for at in np.argwhere(~equal):
                 if not self._cancelled(feeds, a[tuple(at)], b[tuple(at)]):
-                    return "values", tuple(int(n) for n in at)
+                    return "values", tuple(map(int, at))
         else:
             found = np.argwhere((a != b) & ~missing)
             if len(found):
-                return "values", tuple(int(n) for n in found[0])
+                return "values", tuple(map(int, found[0]))
         found = np.argwhere(left.missing[k] != right.missing[k])
-        return ("undefined", tuple(int(n) for n in found[0])) if len(found) else None
+        return ("undefined", tuple(map(int, found[0]))) if len(found) else None
 
     def exactly(self, feeds: Mapping[Value, Any], k: int, at: tuple[int, ...]) -> bool | None:
         """True where an element of output `k` differs over the fractions; None where these cannot tell."""

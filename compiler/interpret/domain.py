@@ -55,11 +55,8 @@ class Domain(Protocol):
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         """Random elements."""
 
-    def add(self, a: Array, b: Array) -> Array: ...
-
-    def mul(self, a: Array, b: Array) -> Array: ...
-
-    def div(self, a: Array, b: Array) -> Array: ...
+    def arithmetic(self, name: str, a: Array, b: Array) -> Array:
+        """`+ * /`."""
 
     def matmul(self, a: Array, b: Array) -> Array:
         """[batch, m, k] times [batch, k, n]."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dslc.interpret.domain import Array, Domain, Redraw, flat_last, fraction_of
-from dslc.interpret.floats import COMPARE
+from dslc.interpret.floats import ARITHMETIC, COMPARE
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
 
@@ -119,24 +119,16 @@ class Field(Domain):
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.integers(0, P, shape, dtype=np.int64)
 
-    def add(self, a: Array, b: Array) -> Array:
-        out = np.asarray((a + b) % P)
+    def arithmetic(self, name: str, a: Array, b: Array) -> Array:
+        if name == "/":
+            b, name = np.where(b >= P, 0, inverse(np.where(b >= P, 1, b))), "*"
+        out = np.asarray(ARITHMETIC[name](a, b) % P)
         if _has_infinite(a) or _has_infinite(b):
             a, b = np.broadcast_arrays(a, b)
-            out = np.where(a >= P, a, np.where(b >= P, b, out))
+            for one, other in ((b, a), (a, b)) if name == "+" else ((a, b), (b, a)):
+                turned = (name == "*") & (other == P - 1)
+                out = np.where(one >= P, np.where(turned, POSITIVE + NEGATIVE - one, one), out)
         return out
-
-    def mul(self, a: Array, b: Array) -> Array:
-        out = np.asarray(a * b % P)
-        if _has_infinite(a) or _has_infinite(b):
-            a, b = np.broadcast_arrays(a, b)
-            for one, other in ((a, b), (b, a)):
-                sign = np.where(other == P - 1, POSITIVE + NEGATIVE - one, one)
-                out = np.where(one >= P, sign, out)
-        return out
-
-    def div(self, a: Array, b: Array) -> Array:
-        return self.mul(a, np.where(b >= P, 0, inverse(np.where(b >= P, 1, b))))
 
     def matmul(self, a: Array, b: Array) -> Array:
         depth = a.shape[-1]
@@ -212,7 +204,7 @@ class Field(Domain):
             first = self._keys(args[0]) >= self._keys(args[1])
             return np.where(first == (name == "max"), args[0], args[1])
         if name == "abs":
-            return self.function("max", args[0], self.mul(args[0], np.asarray(P - 1)))
+            return self.function("max", args[0], self.arithmetic("*", args[0], np.asarray(P - 1)))
         if name == "sign":
             positive, negative = self.compare(">", args[0], np.asarray(0)), self.compare("<", args[0], np.asarray(0))
             return np.where(positive, 1, np.where(negative, P - 1, 0)).astype(np.int64)

@@ -27,6 +27,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "%": np.mod,
     "erf": lambda x: np.asarray(_erf(x)).astype(np.float64),
 }
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "*": operator.mul, "/": operator.truediv}
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -35,6 +36,9 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+WHOLE: dict[str, Callable[[Any], int]] = {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}
 
 
 class Floats(Domain):
@@ -70,14 +74,8 @@ class Floats(Domain):
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.standard_normal(shape)
 
-    def add(self, a: Array, b: Array) -> Array:
-        return self.held(a + b)
-
-    def mul(self, a: Array, b: Array) -> Array:
-        return self.held(a * b)
-
-    def div(self, a: Array, b: Array) -> Array:
-        return self.held(a / b)
+    def arithmetic(self, name: str, a: Array, b: Array) -> Array:
+        return self.held(ARITHMETIC[name](a, b))
 
     def matmul(self, a: Array, b: Array) -> Array:
         return self.held(a @ b)
@@ -89,9 +87,7 @@ class Floats(Domain):
         return self.held(array.prod(axis=axes))
 
     def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
-        return np.asarray(
-            array.max(axis=axes, initial=-np.inf) if kind == "max" else array.min(axis=axes, initial=np.inf)
-        )
+        return np.asarray(getattr(array, kind)(axis=axes, initial=-np.inf if kind == "max" else np.inf))
 
     def compare(self, name: str, a: Array, b: Array) -> Array:
         return np.asarray(COMPARE[name](a, b))
@@ -155,7 +151,7 @@ class Narrow(Floats):
         most = np.abs(a).max(initial=0.0) * np.abs(b).max(initial=0.0)
         if np.isfinite(self.held(most)):
             return super().matmul(a, b) + 0.0
-        return self.total(self.mul(a[..., None], b[:, None]), (2,))
+        return self.total(self.arithmetic("*", a[..., None], b[:, None]), (2,))
 
     def total(self, array: Array, axes: tuple[int, ...]) -> Array:
         return super().total(array, axes) + 0.0
@@ -169,10 +165,6 @@ class Narrow(Floats):
     def function(self, name: str, *args: Array) -> Array:
         found = super().function(name, *args)
         if name in {"max", "min"}:
-            negative = (
-                np.signbit(args[0]) & np.signbit(args[1])
-                if name == "max"
-                else np.signbit(args[0]) | np.signbit(args[1])
-            )
+            negative = (np.logical_and if name == "max" else np.logical_or)(*map(np.signbit, args))
             return np.where(found == 0, np.where(negative, -0.0, 0.0), found)
         return found if found.dtype == bool else self.held(found)

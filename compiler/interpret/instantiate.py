@@ -87,7 +87,7 @@ def shown(sub: SubstitutionDef, instance: Instance) -> Iterator[tuple[str, str]]
 def show(value: Any) -> str:
     """A drawn value as the language writes it."""
     if isinstance(value, tuple):
-        return "[" + ", ".join(show(item) for item in value) + "]"
+        return "[" + ", ".join(map(show, value)) + "]"
     if isinstance(value, AttrSet):
         return "{" + ", ".join(f"{name} = {show(item)}" for name, item in value.values.items()) + "}"
     if isinstance(value, OperatorRef):

@@ -133,7 +133,7 @@ def _take(data: Array, index: list[Arr], axes: tuple[Iter, ...], sizes: dict[Ite
         # a gather puts its axes right after the named ones, before those still to come
         view, names = _gather(view, [index[k] for k in group], len(named))
         named.extend(names)
-    return view.transpose(tuple(named.index(axis) for axis in axes))
+    return view.transpose(tuple(map(named.index, axes)))
 
 
 def _gather(view: Array, index: list[Arr], at: int) -> tuple[Array, tuple[Iter, ...]]:

@@ -102,7 +102,7 @@ def change(pair: PairOfLists, rng: np.random.Generator) -> str | None:
         for value, a, b in zip(pair.left, results, results[len(pair.left) :], strict=False):
             places = np.argwhere(_differ(value.type, a, b))
             if len(places):
-                at = tuple(int(k) for k in places[0])
+                at = tuple(map(int, places[0]))
                 return f"{_shown(feeds)}{list(at)} is {a[at]} on the left, {b[at]} on the right"
     return None
 

@@ -19,7 +19,7 @@ from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
 from dslc.ir.sizes import multiple
 from dslc.onnx.access_lines import AxisLine
 from dslc.onnx.context import OpaqueNode
-from dslc.onnx.protos import ELEM_TYPES, operand_types, schema_of, small_constant, type_name
+from dslc.onnx.protos import ELEM_TYPES, operand_types, schema_of, small_constant, type_name, whole_numbers
 
 # ---- Symbolic sizes at run time: int64 tensors read from the shapes of values that are there anyway, or comp--------
 
@@ -121,7 +121,7 @@ class Symbols:
                     break
             else:
                 numbers = [one for one in items[at:end] if isinstance(one, int)]
-                parts.append(small_constant(np.array(numbers, np.int64)) if numbers else self._size(items[at]))
+                parts.append(whole_numbers(numbers) if numbers else self._size(items[at]))
             at = end
         return parts
 
@@ -133,15 +133,14 @@ class Symbols:
 
     def _size(self, item: Any) -> Value:
         if isinstance(item, int | Num):
-            item = item.value if isinstance(item, Num) else item
-            return small_constant(np.array([item], np.int64))
+            return whole_numbers([int(item.value if isinstance(item, Num) else item)])
         place = self._sources.place((item,), self._before)
         if place is None and isinstance(item, Sym):
             place = self._dims[item.name]
             own = multiple(place[0].type.shape[place[1]])
             if own is not None and own[1] > 1:
                 # the axis is so many times as long
-                whole, times = self._at_axis(place), small_constant(np.array([own[1]], np.int64))
+                whole, times = self._at_axis(place), whole_numbers([own[1]])
                 return _node("Div", (whole, times), _LIST)
         if place is not None:
             return self._at_axis(place)
@@ -161,7 +160,7 @@ class Symbols:
         if self._opset >= _SOME:
             return self._shape(place, 1)
         shape = _node("Shape", (source,), TensorType(DType.I64, (source.type.rank,)))
-        return _node("Gather", (shape, small_constant(np.array([axis], np.int64))), _LIST, axis=0)
+        return _node("Gather", (shape, whole_numbers([axis])), _LIST, axis=0)
 
 
 def symbolic(attrs: Any) -> bool:
@@ -170,9 +169,8 @@ def symbolic(attrs: Any) -> bool:
 
 
 def _node(op: str, args: tuple[Value, ...], type: TensorType, **attrs: Any) -> Value:
-    proto = helper.make_node(op, [""] * len(args), [""], **attrs)
-    slots = tuple(range(len(args)))
-    return opaque(f"{op}:{sorted(attrs.items())}", op, OpaqueNode(proto, slots, ()), args, (type,))[0]
+    payload = OpaqueNode(helper.make_node(op, [""] * len(args), [""], **attrs), tuple(range(len(args))), ())
+    return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (type,))[0]
 
 
 # ---- Tensors with one axis for each iterator around an expression, as ONNX nodes that work on them -----------------
@@ -241,28 +239,20 @@ class Tensors:
         except OverflowError:
             raise NotLowered(f"{value} as {dtype}") from None
 
-    def whole_number(self, value: int) -> Value:
-        return small_constant(np.array(value, np.int64))
-
-    def list(self, items: Sequence[int]) -> Value:
-        return small_constant(np.array(items, np.int64))
-
     def sizes(self, shape: Sequence[Dim]) -> Value:
-        return self.symbols.tensor(shape, True) if shape else self.list([])
+        return self.symbols.tensor(shape, True) if shape else whole_numbers([])
 
     def node(self, op: str, args: tuple[Value, ...], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
         if not takes(op, self.opset, tuple(arg.type.dtype for arg in args)):
             raise NotLowered(f"{op} of {', '.join(str(arg.type.dtype) for arg in args)}")
-        proto = helper.make_node(op, [""] * len(args), [""], **attrs)
-        payload = OpaqueNode(proto, tuple(range(len(args))), ())
-        return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (TensorType(dtype, tuple(shape)),))[0]
+        return _node(op, args, TensorType(dtype, tuple(shape)), **attrs)
 
     def along(
         self, op: str, value: Value, axes: Sequence[int], dtype: DType, shape: Sequence[Dim], **attrs: Any
     ) -> Value:
         """A node that works along some axes: an input of it, or an attribute of older opsets."""
         if self.opset >= (LISTED if op in ("Squeeze", "Unsqueeze", "ReduceSum") else ALL_LISTED):
-            return self.node(op, (value, self.list(axes)), dtype, shape, **attrs)
+            return self.node(op, (value, whole_numbers(axes)), dtype, shape, **attrs)
         return self.node(op, (value,), dtype, shape, axes=list(axes), **attrs)
 
     # ---- parts and orders --------------------------------------------------------------------------------------------
@@ -278,7 +268,7 @@ class Tensors:
         ends = [end if end >= 0 else -END for end in ends]
         lists = ([line.start for line in own.values()], ends, [*own], [line.step for line in own.values()])
         shape = tuple(own[axis].count if axis in own else size for axis, size in enumerate(value.type.shape))
-        return self.node("Slice", (value, *map(self.list, lists)), value.type.dtype, shape)
+        return self.node("Slice", (value, *map(whole_numbers, lists)), value.type.dtype, shape)
 
     def looked_up(self, value: Value, axis: int, positions: Sequence[int]) -> Value:
         """The elements at some positions of an axis.
@@ -295,7 +285,7 @@ class Tensors:
             parts = [(positions, False)]
         found = [
             self.cut(value, {axis: AxisLine((axis,), shape[axis], (), (), own[0], count=len(own))}) if cut
-            else self.node("Gather", (value, self.list(own)), dtype, sized(len(own)), axis=axis)
+            else self.node("Gather", (value, whole_numbers(own)), dtype, sized(len(own)), axis=axis)
             for own, cut in parts
         ]  # fmt: skip
         return (
@@ -310,13 +300,13 @@ class Tensors:
         )
 
     def padded(self, value: Value, pads: dict[int, tuple[int, int]], other: Scalar | None) -> Value:
-        if not any(any(pad) for pad in pads.values()):
+        if not any(map(any, pads.values())):
             return value
         assert isinstance(other, Num)
         both = [pads.get(axis, (0, 0)) for axis in range(value.type.rank)]
         own: tuple[Any, ...] = value.type.shape
         shape = tuple(size if pad == (0, 0) else size + sum(pad) for size, pad in zip(own, both, strict=True))
-        amounts = self.list([pad[0] for pad in both] + [pad[1] for pad in both])
+        amounts = whole_numbers([pad[0] for pad in both] + [pad[1] for pad in both])
         return self.node("Pad", (value, amounts, self.number(other.value, value.type.dtype)), value.type.dtype, shape)
 
     def placed(self, value: Value, iters: Sequence[Iter | None]) -> Value:

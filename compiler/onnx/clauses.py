@@ -117,7 +117,7 @@ def number_list(view: NodeView, value: Value) -> tuple[Any, ...]:
     items = view.known(value)
     if items is None:
         raise Skip
-    return tuple(exact(item) for item in items)
+    return tuple(map(exact, items))
 
 
 def exact(item: Any) -> Any:
@@ -309,9 +309,7 @@ def _list_or_number(type: t.TypeExpr, items: tuple[Any, ...]) -> Any:
         return items
     if len(items) != 1:
         raise Skip
-    if type.name == "bool":
-        return bool(items[0])
-    return items[0]
+    return bool(items[0]) if type.name == "bool" else items[0]
 
 
 def _outputs(

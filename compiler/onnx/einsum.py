@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from dslc.ir.graph import Value, product
-from dslc.onnx.protos import small_constant
+from dslc.onnx.protos import whole_numbers
 
 #: a node of ONNX's operators as values of the graph; None where no clause reads it
 Make = Callable[..., Value | None]
@@ -112,11 +110,11 @@ class _Writing:
         if sum(not isinstance(size, int) for size in shape) > 1 or 0 in shape:
             raise _NotWritten
         sizes = [size if isinstance(size, int) else -1 for size in shape]
-        return self.call("Reshape", value, small_constant(np.array(sizes, np.int64)))
+        return self.call("Reshape", value, whole_numbers(sizes))
 
     def along(self, op: str, value: Value, axes: list[int], **attributes: Any) -> Value:
         if self.listed:
-            return self.call(op, value, small_constant(np.array(axes, np.int64)), **attributes)
+            return self.call(op, value, whole_numbers(axes), **attributes)
         return self.call(op, value, axes=axes, **attributes)
 
     def call(self, op: str, *values: Value, **attributes: Any) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
@@ -239,15 +239,21 @@ def _write(
     for name, k in params.items():
         if name not in named and not _is_default(rules, op, k, node.args[k]):
             raise NotWritable
+    attributes = (_attribute(rules, entry, op, node, env, schema) for entry in clause.attrs)
+    return spec_of(clause, schema, inputs, attributes, _outputs(clause, op, node))
+
+
+def spec_of(
+    clause: OnnxClause, schema: Any, inputs: list[Value | None], attributes: Iterable[AttributeProto | None],
+    outputs: tuple[Value | None, ...],
+) -> Spec:  # fmt: skip
+    """A node of a clause, without the last inputs where they are left out; raises NotWritable where the schema does not take them."""
     while inputs and not inputs[-1]:
         inputs.pop()
     check_types(inputs, schema)
-    proto = NodeProto(op_type=op_type, domain=domain)
-    for entry in clause.attrs:
-        made = _attribute(rules, entry, op, node, env, schema)
-        if made is not None:
-            proto.attribute.append(made)
-    return Spec(proto, tuple(inputs), _outputs(clause, op, node))
+    op_type, domain = split_op(clause.op)
+    kept = [attribute for attribute in attributes if attribute is not None]
+    return Spec(NodeProto(op_type=op_type, domain=domain, attribute=kept), tuple(inputs), outputs)
 
 
 def _may_lack(schema: Any, position: int) -> bool:

@@ -118,7 +118,7 @@ def _body(rules: Rules, group: Graph, opset: int, where: str) -> FunctionProto:
         out.node.append(helper.make_node("Constant", [], [tensor.name], value=tensor))
         out.node[-1].attribute[0].t.ClearField("name")
     out.node.extend(written.graph.node)
-    for domain in sorted({domain_of(node) for node in out.node} | {""}):
+    for domain in sorted(set(map(domain_of, out.node)) | {""}):
         out.opset_import.append(helper.make_opsetid(domain, opset if not domain else 1))
     return out
 
@@ -146,7 +146,7 @@ def exportable(call: Call, rules: Rules, opset: int) -> bool:
     # the graph that the call stands in says what its sizes are
     sizes = [size for value in (*call.args, *call.values) for size in value.type.shape if isinstance(size, Scalar)]
     names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
-    whole = input_value("sizes", TensorType(DType.I64, tuple(sym(name) for name in names)))
+    whole = input_value("sizes", TensorType(DType.I64, tuple(map(sym, names))))
     try:
         written_alone(
             call.values, rules, opset, Symbols({name: (whole, axis) for axis, name in enumerate(names)}, Sources(()))

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto
 
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value, constant_value, replace
 from dslc.onnx.clauses import NO_FIT, active, names_in_types
 from dslc.onnx.constant_propagation import static_shape
-from dslc.onnx.emit import NotWritable, Spec, attribute_proto, check_types, listed, meaning, split_op
+from dslc.onnx.emit import NotWritable, Spec, attribute_proto, listed, meaning, split_op
 from dslc.onnx.protos import schema_of
 from dslc.prove.evidence.dependencies import proved_traits
 from dslc.semantics.apply import apply
@@ -260,44 +259,26 @@ class _Backwards:
         for k, pattern in enumerate(self.clause.inputs):
             if not isinstance(pattern, t.Param):
                 raise _Fails
-            if pattern.name == "_":
-                inputs.append(None)
-            elif pattern.type and pattern.type.name in ATTRIBUTE_TYPES:
-                if pattern.name in self.attrs:
-                    inputs.append(listed(self.attrs[pattern.name], op_type, k, schema, None))
-                elif pattern.default:
-                    inputs.append(None)
-                else:
-                    raise _Fails
+            if pattern.type and pattern.type.name in ATTRIBUTE_TYPES and pattern.name in self.attrs:
+                inputs.append(listed(self.attrs[pattern.name], op_type, k, schema, None))
             elif pattern.name in self.tensors:
                 inputs.append(self.tensors[pattern.name])
-            elif pattern.default:
+            elif pattern.default or pattern.name == "_":
                 inputs.append(None)
             else:
                 raise _Fails
-        while inputs and not inputs[-1]:
-            inputs.pop()
-        check_types(inputs, schema)
-        proto = NodeProto(op_type=op_type, domain=domain)
-        for entry in self.clause.attrs:
-            self._attribute(proto, entry, schema)
-        return Spec(proto, tuple(inputs), node.values)
+        attributes = (self._attribute(entry, schema) for entry in self.clause.attrs)
+        return spec_of(self.clause, schema, inputs, attributes, node.values)
 
-    def _attribute(self, proto: NodeProto, entry: t.Entry, schema: Any) -> None:
+    def _attribute(self, entry: t.Entry, schema: Any) -> AttributeProto | None:
         expr = entry.value.left if isinstance(entry.value, t.Binary) and entry.value.op == "or" else entry.value
         if schema is not None and entry.name not in schema.attributes:
-            return
-        if isinstance(expr, t.Name):
-            if expr.id not in self.attrs:
-                return
-            value = self.attrs[expr.id]
-        elif isinstance(expr, t.Str | t.Int | t.Float):
-            value = evaluate(expr, Env(self.clause.module, self.rules))
-        else:
-            return
-        made = attribute_proto(entry.name, value, schema)
-        if made is not None:
-            proto.attribute.append(made)
+            return None
+        if isinstance(expr, t.Name) and expr.id in self.attrs:
+            return attribute_proto(entry.name, self.attrs[expr.id], schema)
+        if isinstance(expr, t.Str | t.Int | t.Float):
+            return attribute_proto(entry.name, evaluate(expr, Env(self.clause.module, self.rules)), schema)
+        return None
 
     def _same(self, spec: Spec, node: Call) -> bool:
         values = meaning(self.rules, spec, self.opset)

@@ -430,7 +430,7 @@ class _Importer:
                 args.append(value)
         args += [self.values[name] for name in outer]
         payload = OpaqueNode(node, tuple(slots), outer, from_file=True)
-        types = self._counted(node, inputs) or tuple(self._opaque_type(name) for name in node.output)
+        types = self._counted(node, inputs) or tuple(map(self._opaque_type, node.output))
         key = f"{self.scope}:{next(self._serial)}"
         label = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
         return opaque(key, label, payload, tuple(args), types)

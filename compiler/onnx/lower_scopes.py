@@ -37,7 +37,7 @@ from dslc.ir.scalar import (
 )
 from dslc.onnx.access_lines import AxisLine, effort, in_order, lines_of, transposition
 from dslc.onnx.broadcasting import NotLowered, Symbols, Tensors, below, takes
-from dslc.onnx.protos import small_constant
+from dslc.onnx.protos import small_constant, whole_numbers
 
 #: the first opset in which pads are inputs
 OLDEST = 11
@@ -145,15 +145,13 @@ class _ScopeLowering(Tensors):
         """Iterators, sizes and what is computed of them, in int64."""
         if isinstance(part, Iter):
             count = self.symbols.tensor([self.extents[part]], False)
-            ends = (self.whole_number(0), count, self.whole_number(1))
+            ends = (whole_numbers(0), count, whole_numbers(1))
             values = self.node("Range", ends, DType.I64, (self.extents[part],))
             axes = [k for k, one in enumerate(self.iters) if one is not part]
             return self.unsqueezed(values, axes, self.shape({part}))
         if not part.free:
             return (
-                self.symbols.tensor([part], False)
-                if isinstance(part, Sym | Apply)
-                else self.whole_number(int(str(part)))
+                self.symbols.tensor([part], False) if isinstance(part, Sym | Apply) else whole_numbers(int(str(part)))
             )
         assert isinstance(part, Apply)
         return self.function(part, DType.I64)
@@ -169,15 +167,13 @@ class _ScopeLowering(Tensors):
             )
             pair = [self.go(arg, joined) for arg in part.args]
             found = self.join(_COMPARE.get(name, "Equal"), pair, DType.BOOL)
-            return self.node("Not", (found,), DType.BOOL, found.type.shape) if name == "!=" else found
+            return self.join("Not", [found], DType.BOOL) if name == "!=" else found
         if name == "not":
-            (inner,) = [self.go(arg, DType.BOOL) for arg in part.args]
-            return self.node("Not", (inner,), DType.BOOL, inner.type.shape)
+            return self.join("Not", [self.go(part.args[0], DType.BOOL)], DType.BOOL)
         if name in ("and", "or"):
             return self.chain(_CHAINS[name], [self.go(arg, DType.BOOL) for arg in part.args], DType.BOOL)
         if name in _TESTS:
-            inner = self.go(part.args[0], self.own(part.args[0], DType.F32))
-            return self.node(_TESTS[name], (inner,), DType.BOOL, inner.type.shape)
+            return self.join(_TESTS[name], [self.go(part.args[0], self.own(part.args[0], DType.F32))], DType.BOOL)
         own = DType.I64 if part.integral else self.own(part, want)
         if name == "select":
             condition = self.go(part.args[0], DType.BOOL)
@@ -193,10 +189,10 @@ class _ScopeLowering(Tensors):
         if name in _CHAINS:
             return self.chain(_CHAINS[name], args, own)
         if name in _UNARY:
-            return self.node(_UNARY[name], (args[0],), own, args[0].type.shape)
+            return self.join(_UNARY[name], args, own)
         if name == "trunc":
-            size = self.node("Floor", (self.node("Abs", (args[0],), own, args[0].type.shape),), own, args[0].type.shape)
-            return self.join("Mul", [self.node("Sign", (args[0],), own, args[0].type.shape), size], own)
+            size = self.join("Floor", [self.join("Abs", args, own)], own)
+            return self.join("Mul", [self.join("Sign", args, own), size], own)
         if name == "/" and own.is_float:
             return self.join("Div", args, own)
         if name == "^" and own.is_float:
@@ -347,7 +343,7 @@ class _ScopeLowering(Tensors):
 
     def gathered(self, part: Read, value: Value) -> Value:
         """A read anywhere: positions in the tensor as a list."""
-        flat = self.node("Reshape", (value, self.list([-1])), value.type.dtype, (product(value.type.shape),))
+        flat = self.node("Reshape", (value, whole_numbers([-1])), value.type.dtype, (product(value.type.shape),))
         guarded = part.other is not None or (self._chosen > 0 and self._leaves(part.index, value.type.shape))
         position, inside = self.position(part.index, value.type.shape, guarded)
         found = self.node("Gather", (flat, position), value.type.dtype, position.type.shape, axis=0)
@@ -372,12 +368,12 @@ class _ScopeLowering(Tensors):
         for axis, (one, size) in enumerate(zip(index, shape, strict=True)):
             at = self.go(one, DType.I64)
             if guarded and not (isinstance(one, Iter) and as_scalar(self.extents.get(one, -1)) is as_scalar(size)):
-                zero, end = self.whole_number(0), self.symbols.tensor([size], False)
+                zero, end = whole_numbers(0), self.symbols.tensor([size], False)
                 inside += [
                     self.join("GreaterOrEqual", [at, zero], DType.BOOL),
                     self.join("Less", [at, end], DType.BOOL),
                 ]
-                last = self.join("Sub", [end, self.whole_number(1)], DType.I64)
+                last = self.join("Sub", [end, whole_numbers(1)], DType.I64)
                 at = self.join("Max", [self.join("Min", [at, last], DType.I64), zero], DType.I64)
             step = product(shape[axis + 1 :])
             if step != 1:

@@ -43,11 +43,7 @@ Resolved: TypeAlias = Literal["file", "inferred", "shapes"]
 
 
 class Cycle(Exception):
-    """Nodes of the file that cannot be kept, because what they read is now computed from them."""
-
-    def __init__(self, origin: Origin) -> None:
-        super().__init__()
-        self.origin = origin
+    """A node of the file, the argument, that cannot be kept, because what it reads is now computed from it."""
 
 
 class NestedModels(NamedTuple):
@@ -136,7 +132,7 @@ class WritePlan:
             try:
                 return self._order(outputs)
             except Cycle as cycle:
-                self.banned.add(cycle.origin)
+                self.banned.add(cycle.args[0])
 
     def hold(self, value: Value) -> None:
         """Writes a weights-only application as nodes from now on, and those below it whose results are larger than their arguments."""

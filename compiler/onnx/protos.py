@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -294,36 +295,29 @@ def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> l
             if output in producer or output in defined:
                 raise error("E0808", f"{where} gives two values the name `{output}`", path=where)
             producer[output] = k
-    needs: list[set[int]] = []
-    users: list[list[int]] = [[] for _ in nodes]
+    sorter = TopologicalSorter[int]()
     for k, node in enumerate(nodes):
-        below: set[int] = set()
-        for name in (*node.input, *captured(node)):
-            if not name or name in defined:
-                continue
+        names = {name: None for name in (*node.input, *captured(node)) if name and name not in defined}
+        for name in names:
             if name not in producer:
                 what = f"node `{node.name}` ({node.op_type})" if node.name else f"a node ({node.op_type})"
                 raise error("E0808", f"{what} of {where} reads `{name}`, which nothing produces", path=where)
-            below.add(producer[name])
-        needs.append(below)
-        for j in below:
-            users[j].append(k)
-    ready = [k for k, below in enumerate(needs) if not below]
-    heapq.heapify(ready)
-    order: list[int] = []
-    missing = [len(below) for below in needs]
-    while ready:
-        k = heapq.heappop(ready)
-        order.append(k)
-        for user in users[k]:
-            missing[user] -= 1
-            if not missing[user]:
-                heapq.heappush(ready, user)
-    if len(order) < len(nodes):
-        stuck = next(k for k in range(len(nodes)) if missing[k])
-        name = nodes[stuck].name or nodes[stuck].op_type
-        raise error("E0806", f"the graph of {where} has a cycle through `{name}`", path=where)
-    return [nodes[k] for k in order]
+        sorter.add(k, *(producer[name] for name in names))
+    try:
+        sorter.prepare()
+    except CycleError as problem:
+        stuck = nodes[min(problem.args[1])]
+        name = stuck.name or stuck.op_type
+        raise error("E0806", f"the graph of {where} has a cycle through `{name}`", path=where) from None
+    ready: list[int] = []
+    order: list[NodeProto] = []
+    while sorter.is_active():
+        for k in sorter.get_ready():
+            heapq.heappush(ready, k)
+        first = heapq.heappop(ready)
+        order.append(nodes[first])
+        sorter.done(first)
+    return order
 
 
 def attribute_value(attribute: AttributeProto) -> Any:
@@ -408,9 +402,7 @@ def is_external(tensor: TensorProto) -> bool:
 def byte_size(tensor: TensorProto) -> int | None:
     """The bytes that the elements take, by type and shape; None for types without a size (strings)."""
     dtype = DTYPES.get(tensor.data_type)
-    if dtype is None:
-        return None
-    return int(math.prod(tensor.dims)) * dtype.bytes
+    return None if dtype is None else int(math.prod(tensor.dims)) * dtype.bytes
 
 
 def region(tensor: TensorProto, folder: Path | None, where: str) -> FileRegion:
@@ -503,7 +495,7 @@ class ProtoData:
 
 def check_shape(tensor: TensorProto, where: str) -> tuple[int, ...]:
     """The shape of a tensor; raises E0813 for one that cannot be."""
-    shape = tuple(int(size) for size in tensor.dims)
+    shape = tuple(map(int, tensor.dims))
     if any(size < 0 for size in shape) or math.prod(shape) > 1 << 44:
         raise error("E0813", f"tensor `{tensor.name}` of {where} has the shape {list(shape)}", path=where)
     return shape
@@ -565,6 +557,11 @@ def tensor_constant(tensor: TensorProto, folder: Path | None, where: str) -> Val
 def array_of(items: tuple[Any, ...], type: TensorType) -> Value:
     """Known numbers as a constant."""
     return small_constant(np.array(items, NUMPY[type.dtype]).reshape(static_shape(type) or ()))
+
+
+def whole_numbers(items: Sequence[int] | int) -> Value:
+    """A list of whole numbers as a constant, or a single one."""
+    return small_constant(np.array(items, np.int64))
 
 
 def small_constant(array: Any) -> Value:

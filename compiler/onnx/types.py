@@ -152,7 +152,7 @@ def _stripped_node(node: NodeProto) -> NodeProto:
 
 def _stripped_graph(graph: GraphProto, nodes: Sequence[NodeProto], small: Mapping[str, np.ndarray]) -> GraphProto:
     out = GraphProto(name=graph.name or "graph")
-    out.node.extend(_stripped_node(node) for node in nodes)
+    out.node.extend(map(_stripped_node, nodes))
     out.input.extend(graph.input)
     out.output.extend(graph.output)
     out.value_info.extend(graph.value_info)

@@ -235,7 +235,7 @@ def combined(types: Array, rows: list[Array]) -> tuple[Array, list[tuple[int, ..
     for k in range(columns.shape[1]):
         code = code * base + columns[:, k]
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    return inverse.astype(np.int32), [tuple(int(v) for v in columns[at]) for at in first]
+    return inverse.astype(np.int32), [tuple(map(int, columns[at])) for at in first]
 
 
 # ---- The values of an enumeration's terms, in arrays by shape: each term from those of its arguments, many a--------

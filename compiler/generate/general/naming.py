@@ -80,7 +80,7 @@ def described(rule: GeneralRule) -> str:
     if len(sources) > 1:
         shared = set(sources[0].args) & set(sources[1].args)
         of = " that share an operand" if shared and all(term.is_input for term in shared) else ""
-        how = [op for op in dict.fromkeys(_ops(targets)) if op not in {_op(term) for term in sources}]
+        how = [op for op in dict.fromkeys(_ops(targets)) if op not in set(map(_op, sources))]
         text = f"{_sentence(_several([_op(term) for term in sources]))}{of} are computed at once"
         return text + (f", by way of {' and '.join(f'`{op}`' for op in how)}." if how else ".")
     (source,), (target,) = sources, targets
@@ -128,7 +128,7 @@ def _words(term: Term) -> str:
 
 def _by(sources: Sequence[Term], targets: Sequence[Term]) -> str:
     """The operators of the target that bring the sources together: neither theirs nor the one that takes it apart."""
-    apart = {_op(term) for term in targets}
+    apart = set(map(_op, targets))
     own = {_op(term) for term in subterms(sources) if term.item}
     how = [op for op in dict.fromkeys(_op(term) for term in subterms(targets) if term.item) if op not in apart | own]
     return f"_by_{'_and_'.join(how)}" if how else ""

@@ -372,7 +372,7 @@ def _packed(rules: Rules, rule: GeneralRule) -> GeneralRule:
 def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
     tensors = list(rule.typed.tensors.values())
     shapes = [dims for dims in tensors if dims]
-    if not shapes or len({len(dims) for dims in shapes}) != 1 or any("+" in dim for dims in shapes for dim in dims):
+    if not shapes or len(set(map(len, shapes))) != 1 or any("+" in dim for dims in shapes for dim in dims):
         return False
     axis = axis_of(rules, rule.candidate)
     axes = {c for c in choices(rules, rule.candidate) if c[2] == "axis"}

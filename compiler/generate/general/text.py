@@ -130,9 +130,7 @@ def choice(rules: Rules, item: Item, name: str, value: Any) -> Choice:
 
 def written(value: Any) -> str:
     """An attribute's value as the language writes it."""
-    if isinstance(value, tuple):
-        return f"[{', '.join(written(entry) for entry in value)}]"
-    return show_attribute(value)
+    return f"[{', '.join(map(written, value))}]" if isinstance(value, tuple) else show_attribute(value)
 
 
 def is_default(attr: t.Attr, value: Any) -> bool:

@@ -188,7 +188,7 @@ def _parted(candidate: Conjecture, one: Term, fresh: Term, marks: Sequence[bool]
             return fresh if next(todo) else one
         if not term.item or not term.args:
             return term
-        return applied(term.item, tuple(visit(arg) for arg in term.args), term.output, term.type)
+        return applied(term.item, tuple(map(visit, term.args)), term.output, term.type)
 
     return Conjecture(tuple(map(visit, candidate.sources)), tuple(map(visit, candidate.targets)))
 

@@ -48,7 +48,7 @@ class MenuValues:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        return tuple(sorted({len(shape) for shape in self.shapes}))
+        return tuple(sorted(set(map(len, self.shapes))))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -206,7 +206,7 @@ def families(rules: Rules, operators: Sequence[OperatorDef], sizes: InputSizes) 
         for op in operators
         if sum(map(bool, shaped[op.name][: _tensors(rules, op.name)])) > 1 and not _of_any_rank(op)
     }
-    ranks = sorted({_rank(shapes) for shapes in shaping.values()}) or [2]
+    ranks = sorted(set(map(_rank, shaping.values()))) or [2]
     out = []
     for rank in ranks:
         mine = {name: shapes for name, shapes in shaping.items() if _rank(shapes) == rank}
@@ -314,7 +314,7 @@ def _joins(rules: Rules, operators: Sequence[OperatorDef], op: OperatorDef) -> b
 
 
 def _rank(shapes: Sequence[Shape]) -> int:
-    return max(len(shape) for shape in shapes)
+    return max(map(len, shapes))
 
 
 def _tensors(rules: Rules, name: str) -> int:

@@ -74,12 +74,12 @@ class TermType(_Hashed):
         return _tensor(self.dtype, self.dims)
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(_show_tree(tree) for tree in self.dims)}]"
+        return f"{self.dtype}[{', '.join(map(_show_tree, self.dims))}]"
 
 
 @functools.cache
 def _sizes(dims: tuple[Tree, ...]) -> tuple[int, ...]:
-    return tuple(total(tree) for tree in dims)
+    return tuple(map(total, dims))
 
 
 @functools.cache
@@ -314,7 +314,7 @@ def substitute(roots: Sequence[Term], values: Mapping[Term, Term], build: Build 
         found = done.get(root)
         if found:
             return found
-        args = tuple(visit(arg) for arg in root.args)
+        args = tuple(map(visit, root.args))
         if args == root.args:
             new = root
         elif all(a.type == b.type for a, b in zip(args, root.args, strict=True)):
@@ -328,7 +328,7 @@ def substitute(roots: Sequence[Term], values: Mapping[Term, Term], build: Build 
         done[root] = new
         return new
 
-    return tuple(visit(root) for root in roots)
+    return tuple(map(visit, roots))
 
 
 def rename(roots: Sequence[Term], numbers: Mapping[int, int]) -> Terms:
@@ -347,7 +347,7 @@ def in_order(roots: Sequence[Term]) -> Terms:
 def show_attribute(value: Any) -> str:
     """An attribute's value as text."""
     if isinstance(value, tuple):
-        return f"[{', '.join(show_attribute(entry) for entry in value)}]"
+        return f"[{', '.join(map(show_attribute, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)
@@ -519,7 +519,7 @@ def _flow(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[s
         )
         return tuple(group for group, _ in ordered) if whole else ()
 
-    return Flow(tuple(tuple(sources(found) for found in axes) for axes in arriving), groups)
+    return Flow(tuple(tuple(map(sources, axes)) for axes in arriving), groups)
 
 
 def _beside(size: Dim) -> int | None:
