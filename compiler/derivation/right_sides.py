@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dslc.analysis.narrowing import sum_ranges
 from dslc.analysis.numeric import in_bounds
@@ -32,13 +32,18 @@ class BuiltValue:
     only: Box | None = None
 
 
+@dataclass(eq=False)
 class RightSide:
     """The right side of a rule, in one application; raises Unfit where something is not determined or does not fit."""
 
-    def __init__(self, rule: t.Derivation, found: UnknownBindings, operands: Operands, dtype: DType) -> None:
-        self.found, self.operands, self.dtype = found, operands, dtype
-        self.built: dict[str, BuiltValue] = {}
-        self.ranges = sets_of_indexes(rule)
+    rule: t.Derivation
+    found: UnknownBindings
+    operands: Operands
+    dtype: DType
+    built: dict[str, BuiltValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ranges = sets_of_indexes(self.rule)
 
     def build(self, formulas: Sequence[t.Formula]) -> Mapping[str | None, Value]:
         """The value of each formula that is one of the left side's too, of the same type as there."""

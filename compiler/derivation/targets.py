@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
+from typing import TypeAlias
 
 from dslc.analysis.counts import known_flops
 from dslc.analysis.poly import scalar_of
@@ -23,6 +24,9 @@ from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
+
+#: a table, extents of iterators, and coefficients of those in windows
+SizedPattern: TypeAlias = tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]]
 
 ABOVE = 6  #: scopes over a reduction that are computed with it at most
 
@@ -143,7 +147,7 @@ def _is_flat(rules: Rules, made: Value) -> bool:
     return False
 
 
-def sizes_in(rules: Rules, node: Call) -> tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]] | None:
+def sizes_in(rules: Rules, node: Call) -> SizedPattern | None:
     """An operator's table at a call's sizes and attributes, as far as these are known.
 
     Returns: the table, extents of iterators, and coefficients of those in windows; None where it has no table of such operands.
@@ -154,11 +158,11 @@ def sizes_in(rules: Rules, node: Call) -> tuple[OperatorPattern, dict[Iter, int]
         ranks = [len(arg.type.shape) for arg in node.args]
         patterns = [each for each in patterns_of(rules, node.op) if [len(shape) for shape in each.shapes] == ranks]
         cache[key] = _sized(patterns[0], node) if patterns else None
-    found: tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]] | None = cache[key]
+    found: SizedPattern | None = cache[key]
     return found
 
 
-def _sized(pattern: OperatorPattern, node: Call) -> tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]]:
+def _sized(pattern: OperatorPattern, node: Call) -> SizedPattern:
     equations = [
         (size, as_scalar(own)) for shape, arg in zip(pattern.shapes, node.args, strict=True)
         for size, own in zip(shape, arg.type.shape, strict=True)

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -53,7 +52,7 @@ Outcome = Literal[
     "impossible",
     "open",
 ]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
 #: what is in the library under its own name
 LIVE: frozenset[Outcome] = frozenset({"proved", "guarded"})
 
@@ -110,7 +109,7 @@ class Import:
 
     def counts(self) -> dict[Outcome, int]:
         found = Counter(rule.outcome for rule in self.rules)
-        return {outcome: found[outcome] for outcome in OUTCOMES}
+        return {outcome: found[outcome] for outcome in MEANING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +281,8 @@ class Deciding:
     def __enter__(self) -> Deciding:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._workers.__exit__(kind, error, at)
+    def __exit__(self, *_: object) -> None:
+        self._workers.__exit__()
 
     def run(self, pending: Iterable[Pending]) -> Iterator[ImportedRule]:
         """The rules as they are decided; those that are not until the end of the time are missing.
@@ -321,9 +320,9 @@ class Deciding:
     def _late(self) -> bool:
         return self._ends is not None and time.monotonic() >= self._ends
 
-    def _taken(self) -> list[ImportedRule]:
-        done, self._done = self._done, []
-        return done
+    def _taken(self) -> Iterator[ImportedRule]:
+        while self._done:
+            yield self._done.pop(0)
 
     def _step(self, steps: _Steps, answer: list[Verdict] | None) -> None:
         """Goes on with a rule, from its beginning without an answer: to what it wants next, or to its end."""

@@ -58,8 +58,8 @@ class Typing:
     mode: Mode
     unifier: Unifier = field(default_factory=Unifier)
     inputs: dict[int, Shape] = field(default_factory=dict)
-    #: (side, operator, output)
-    results: dict[tuple[int, int, int], Shape] = field(default_factory=dict)
+    #: (side, operator) -> its outputs
+    results: dict[tuple[int, int], Sequence[Shape]] = field(default_factory=dict)
     #: (side, operator) -> the dimensions that its attributes state: a kernel, the sizes of a split, of a constant
     stated: dict[tuple[int, int], tuple[Dim, ...]] = field(default_factory=dict)
     kernels: dict[tuple[str, int], Size] = field(default_factory=dict)
@@ -86,10 +86,10 @@ class Typing:
     def of(self, side: int, tensor: RuleTensor) -> Shape:
         if tensor.operator < 0:
             return self.inputs.setdefault(tensor.operator, Shape((), DimensionRow()))
-        shape = self.results.get((side, tensor.operator, tensor.output))
-        if not shape:
+        shapes = self.results[side, tensor.operator]
+        if tensor.output >= len(shapes):
             raise Clash(f"operator {tensor.operator} has no output {tensor.output}")
-        return shape
+        return shapes[tensor.output]
 
     def _operator(self, side: int, at: int, op: Operator) -> None:
         kind = op.kind
@@ -98,8 +98,7 @@ class Typing:
         if len(op.inputs) not in ARITY[kind]:
             raise Clash(f"`{kind}` has {len(op.inputs)} tensors")
         args = [self.of(side, tensor) for tensor in op.inputs]
-        for output, shape in enumerate(self._results(side, at, op, args)):
-            self.results[side, at, output] = shape
+        self.results[side, at] = self._results(side, at, op, args)
 
     def _results(self, side: int, at: int, op: Operator, args: Sequence[Shape]) -> Sequence[Shape]:
         """The shapes of the results, once those of the arguments are what the operator wants."""

@@ -200,7 +200,7 @@ class _Writer:
                     self.bound.update(p for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
         for side_at, op in enumerate(self.rule.source):
             if op.kind in ("constant_one", "reshape"):
-                shape = unifier.shape(self.typing.results[0, side_at, 0])
+                shape = unifier.shape(self.typing.results[0, side_at][0])
                 self.bound.update(p for d in shape.dims for p in parts_of(unifier.dim(d)) if isinstance(p, Size))
                 self.bound.update([shape.tail] if shape.tail else [])
         for (_, value), size in self.typing.kernels.items():
@@ -265,7 +265,7 @@ class _Writer:
         lines: list[str] = []
         inner = self._inner_names(side)
         for at, op in enumerate(operators):
-            count = len([key for key in self.typing.results if key[:2] == (side, at)])
+            count = len(self.typing.results[side, at])
             alone = nested and uses.get(at, 0) == 1 and RuleTensor(at) not in given
             if count == 1 and alone:
                 call = self._call(side, at, op, results)
@@ -281,10 +281,11 @@ class _Writer:
                     else:
                         lines.append(f"{given[tensor]} = {call}.{field_name}")
                 continue
-            names = [results.setdefault(RuleTensor(at, k), next(inner))
-                     if RuleTensor(at, k) not in results else results[RuleTensor(at, k)]
-                     for k in range(count)]  # fmt: skip
-            lines.append(f"{', '.join(names)} = {self._call(side, at, op, results)}")
+            tensors = [RuleTensor(at, k) for k in range(count)]
+            for tensor in tensors:
+                if tensor not in results:
+                    results[tensor] = next(inner)
+            lines.append(f"{', '.join(results[each] for each in tensors)} = {self._call(side, at, op, results)}")
         for name, root in zip(outputs, roots, strict=True):
             if root.operator < 0:
                 lines.append(f"{name} = {self._tensors[root.operator]}")
@@ -329,7 +330,7 @@ class _Writer:
             case "squeeze" | "unsqueeze":
                 attrs = [f"axes=[{', '.join(map(str, axes_of(op)))}]"]
             case "reshape":
-                attrs = [f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
+                attrs = [f"shape=[{self._shape(self.typing.results[side, at][0], False)}]"]
             case "merge_gconv":
                 attrs = [f"count={count_of(op)}"]
             case "matmul" | "linear":
@@ -353,7 +354,7 @@ class _Writer:
             case "constant_imm":
                 attrs = ["dtype=T", f"size={stated[0]}"]
             case "constant_one":
-                attrs = ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
+                attrs = ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at][0], False)}]"]
             case "reduce_argmax" | "reduce_argmin":
                 if len(axes_of(op)) > 1:
                     raise Clash(f"`{kind}` along axes {op.get('axes')}")

@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from dslc.errors import DslcError, SourceText
@@ -64,8 +63,8 @@ class Proofs:
     def __enter__(self) -> Proofs:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._workers.__exit__(kind, error, at)
+    def __exit__(self, *_: object) -> None:
+        self._workers.__exit__()
 
     def begin(self, rule: GeneralRule) -> None:
         """Gives a rule to the provers and goes on; `of` has the verdict later. Without workers nothing happens before that."""

@@ -17,8 +17,8 @@ import numpy as np
 from dslc.interpret.differ import Difference, PairOfLists, Way, feeds_of, pair_of, shown_feeds
 from dslc.interpret.draws import MANNERS, InstanceDraws, Manner, adversarial
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_options
+from dslc.interpret.run import Feeds
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Value
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, OperatorRef
 from dslc.semantics.library import Rules
@@ -151,7 +151,7 @@ def smallest(
     pair = pair_of(rules, instance.inputs, *instance.sides)
     assert pair
 
-    def wrong(feeds: Mapping[Value, Any]) -> bool:
+    def wrong(feeds: Feeds) -> bool:
         difference = pair.difference(feeds)
         return difference is not None and difference.way == way
 
@@ -222,9 +222,7 @@ def smaller_names(
     return found
 
 
-def smaller_elements(
-    feeds: Mapping[Value, Any], wrong: Callable[[Mapping[Value, Any]], bool], tries: int = 400
-) -> Mapping[Value, Any]:
+def smaller_elements(feeds: Feeds, wrong: Callable[[Feeds], bool], tries: int = 400) -> Feeds:
     """Inputs for which the sides still differ, with as many zeros, then ones and other small numbers as `tries` find."""
     feeds = dict(feeds)
     for value in feeds:

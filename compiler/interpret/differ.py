@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.draws import MANNERS, Manner, elements
 from dslc.interpret.exact import Exact
 from dslc.interpret.floats import Floats
-from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
+from dslc.interpret.run import Feeds, InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DTYPES, DType, float_digits
 from dslc.ir.graph import Constant, Value, topological
 from dslc.ir.scalar import Apply
@@ -48,7 +48,7 @@ class Difference:
     position: tuple[int, ...]
     left: str
     right: str
-    feeds: Mapping[Value, Any]
+    feeds: Feeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class PairOfLists:
     #: where the types to which either side converts end to hold every integer, as powers of two
     powers: tuple[int, ...] = ()
 
-    def difference(self, feeds: Mapping[Value, Any]) -> Difference | None:
+    def difference(self, feeds: Feeds) -> Difference | None:
         """The first difference of the sides on some inputs; None where they agree, or where the left side has no meaning."""
         left = _results(self.left, feeds)
         if not isinstance(left, DefinedResults):
@@ -80,7 +80,7 @@ class PairOfLists:
         return None
 
     def _first(
-        self, value: Value, left: DefinedResults, right: DefinedResults, k: int, feeds: Mapping[Value, Any]
+        self, value: Value, left: DefinedResults, right: DefinedResults, k: int, feeds: Feeds
     ) -> tuple[Way, tuple[int, ...]] | None:
         """The first element of output `k` that differs: another number before none at all."""
         a, b, missing = left.arrays[k], right.arrays[k], left.missing[k] | right.missing[k]
@@ -101,7 +101,7 @@ class PairOfLists:
         found = np.argwhere(left.missing[k] != right.missing[k])
         return ("undefined", tuple(map(int, found[0]))) if len(found) else None
 
-    def exactly(self, feeds: Mapping[Value, Any], k: int, at: tuple[int, ...]) -> bool | None:
+    def exactly(self, feeds: Feeds, k: int, at: tuple[int, ...]) -> bool | None:
         """True where an element of output `k` differs over the fractions; None where these cannot tell."""
         given = {
             v: Exact().encode(np.asarray(array), v.type.dtype) if v.type.dtype.is_float else array
@@ -113,7 +113,7 @@ class PairOfLists:
             return None
         return bool(a != b) if isinstance(a, Fraction) and isinstance(b, Fraction) else None
 
-    def _cancelled(self, feeds: Mapping[Value, Any], a: Any, b: Any) -> bool:
+    def _cancelled(self, feeds: Feeds, a: Any, b: Any) -> bool:
         """Return whether two numbers differ by no more than what the largest intermediate of either side may be rounded by."""
         nodes = topological(value.node for value in (*self.left, *self.right))
         values = [value for node in nodes for value in node.values if value.type.dtype.is_float and value not in feeds]
@@ -144,7 +144,7 @@ def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right:
 
 def feeds_of(
     pair: PairOfLists, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction] = (), mixed: bool = False
-) -> Mapping[Value, Any]:
+) -> Feeds:
     """Random inputs of one manner, or (`mixed`) of a manner for each."""
     sizes = [size for value in pair.inputs for size in value.type.sizes]
     most = int(rng.integers(1, max(2, *sizes) + 1)) if sizes else 2
@@ -156,7 +156,7 @@ def feeds_of(
     }
 
 
-def shown_feeds(feeds: Mapping[Value, Any]) -> list[str]:
+def shown_feeds(feeds: Feeds) -> list[str]:
     """Small inputs of a counterexample, one line each."""
     arrays = [(getattr(value.node, "name", "?"), np.asarray(array)) for value, array in feeds.items()]
     return [f"{name} = {np.array2string(array, separator=', ')}" for name, array in arrays if array.size <= 16]
@@ -174,7 +174,7 @@ class DefinedResults:
         return "no value" if self.missing[k][at] else f"{item:.7g}" if self.arrays[k].dtype.kind == "f" else str(item)
 
 
-def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> DefinedResults | InterpretError | None:
+def _results(values: Sequence[Value], feeds: Feeds) -> DefinedResults | InterpretError | None:
     """None where an operator has no meaning on these inputs."""
     try:
         first, second = (run_scopes(values, feeds, Floats(rounded=False, absent=absent)) for absent in ABSENT)

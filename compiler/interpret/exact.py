@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array, Domain, Redraw, flat_last, fraction_of, fractions
+from dslc.interpret.domain import Array, Axes, Domain, Redraw, Shape, flat_last, fraction_of, fractions
 from dslc.interpret.floats import ARITHMETIC, COMPARE, WHOLE
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
@@ -160,7 +160,7 @@ class Exact(Domain):
             return out
         return _each(lambda item: _number(_symbolic(item)) if not _plain(item) else Fraction(item), array)
 
-    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    def draw(self, shape: Shape, rng: np.random.Generator) -> Array:
         return fractions(rng.integers(-9, 10, shape)) / fractions(rng.integers(1, 5, shape))
 
     def arithmetic(self, name: str, a: Array, b: Array) -> Array:
@@ -169,21 +169,19 @@ class Exact(Domain):
     def matmul(self, a: Array, b: Array) -> Array:
         return self.total(self.arithmetic("*", a[..., :, :, None], b[..., None, :, :]), (a.ndim - 1,))
 
-    def _fold(
-        self, function: Callable[[Array, Array], Array], array: Array, axes: tuple[int, ...], empty: Number
-    ) -> Array:
+    def _fold(self, function: Callable[[Array, Array], Array], array: Array, axes: Axes, empty: Number) -> Array:
         data = flat_last(array, axes)
         if not data.shape[-1]:
             return np.broadcast_to(self.number(empty), data.shape[:-1])
         return reduce(function, (data[..., k] for k in range(data.shape[-1])))
 
-    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def total(self, array: Array, axes: Axes) -> Array:
         return self._fold(partial(self.arithmetic, "+"), array, axes, 0)
 
-    def product(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def product(self, array: Array, axes: Axes) -> Array:
         return self._fold(partial(self.arithmetic, "*"), array, axes, 1)
 
-    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+    def extreme(self, kind: str, array: Array, axes: Axes) -> Array:
         return self._fold(partial(self.function, kind), array, axes, float("-inf") if kind == "max" else float("inf"))
 
     def compare(self, name: str, a: Array, b: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import INT_MAX, Array, Domain, Redraw
+from dslc.interpret.domain import INT_MAX, Array, Axes, Domain, Redraw, Shape
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
@@ -71,7 +71,7 @@ class Floats(Domain):
     def decode(self, array: Array, dtype: DType, final: bool) -> Array:
         return array.astype(NUMPY[dtype]) if final and self._rounded else array
 
-    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    def draw(self, shape: Shape, rng: np.random.Generator) -> Array:
         return rng.standard_normal(shape)
 
     def arithmetic(self, name: str, a: Array, b: Array) -> Array:
@@ -80,13 +80,13 @@ class Floats(Domain):
     def matmul(self, a: Array, b: Array) -> Array:
         return self.held(a @ b)
 
-    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def total(self, array: Array, axes: Axes) -> Array:
         return self.held(array.sum(axis=axes))
 
-    def product(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def product(self, array: Array, axes: Axes) -> Array:
         return self.held(array.prod(axis=axes))
 
-    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+    def extreme(self, kind: str, array: Array, axes: Axes) -> Array:
         return np.asarray(getattr(array, kind)(axis=axes, initial=-np.inf if kind == "max" else np.inf))
 
     def compare(self, name: str, a: Array, b: Array) -> Array:
@@ -153,10 +153,10 @@ class Narrow(Floats):
             return super().matmul(a, b) + 0.0
         return self.total(self.arithmetic("*", a[..., None], b[:, None]), (2,))
 
-    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def total(self, array: Array, axes: Axes) -> Array:
         return super().total(array, axes) + 0.0
 
-    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+    def extreme(self, kind: str, array: Array, axes: Axes) -> Array:
         found = super().extreme(kind, array, axes)
         negative = np.signbit(array)
         zero = (negative.all(axis=axes) if kind == "max" else (negative & (array == 0)).any(axis=axes)) & (found == 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
@@ -32,14 +33,14 @@ _SOME = 15
 Place = tuple[Value, int]
 
 
+@dataclass(eq=False)
 class Sources:
     """Places of sizes in the shapes of a graph's values, in the order in which these are computed.
 
     Values that have one reader are left out: they may become part of their reader's node.
     """
 
-    def __init__(self, outputs: Sequence[Value]) -> None:
-        self._outputs = outputs
+    _outputs: Sequence[Value]
 
     @cached_property
     def _places(self) -> dict[tuple[Scalar | int, ...], tuple[Place, int]]:
@@ -69,6 +70,7 @@ class Sources:
         return found[0] if found is not None and found[1] < before else None
 
 
+@dataclass(eq=False)
 class Symbols:
     """Builds the nodes that compute sizes; equal sizes are one value.
 
@@ -76,19 +78,15 @@ class Symbols:
     computed earlier than what wants them; see `at`. `mixed`: lists of sizes may have both a -1 and operands' own sizes.
     """
 
-    def __init__(
-        self,
-        dims: Mapping[str, Place],
-        sources: Sources,
-        opset: int = 0,
-        before: int = 0,
-        mixed: bool = False,
-    ) -> None:
-        self._dims, self._sources, self._opset, self._before, self.mixed = dims, sources, opset, before, mixed
+    _dims: Mapping[str, Place]
+    _sources: Sources
+    _opset: int = 0
+    before: int = 0
+    mixed: bool = False
 
     def at(self, node: Node) -> Symbols:
         """The same for what a node of the graph wants, or what is written for it."""
-        return Symbols(self._dims, self._sources, self._opset, self._sources.position.get(node, 0), self.mixed)
+        return replace(self, before=self._sources.position.get(node, 0))
 
     def tensor(self, items: Sequence[Any], as_list: bool) -> Value:
         """The sizes as an int64 list, or the one size as a number.
@@ -114,7 +112,7 @@ class Symbols:
                 while end < len(items) and isinstance(items[end], int):
                     end += 1
             for longer in range(len(items), end, -1):
-                place = self._sources.place(items[at:longer], self._before)
+                place = self._sources.place(items[at:longer], self.before)
                 if place is not None and (self._opset >= _SOME or longer - at == place[0].type.rank):
                     parts.append(self._shape(place, longer - at))
                     end = longer
@@ -134,7 +132,7 @@ class Symbols:
     def _size(self, item: Any) -> Value:
         if isinstance(item, int | Num):
             return whole_numbers([int(item.value if isinstance(item, Num) else item)])
-        place = self._sources.place((item,), self._before)
+        place = self._sources.place((item,), self.before)
         if place is None and isinstance(item, Sym):
             place = self._dims[item.name]
             own = multiple(place[0].type.shape[place[1]])

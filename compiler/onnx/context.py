@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto
 
@@ -12,6 +13,9 @@ from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
 from dslc.ir.scalar import Scalar, as_scalar, dimension, substitute
 from dslc.ir.sizes import with_sizes
+
+#: what a node reads or gives, by place; None where that is left out
+ValuesByPlace: TypeAlias = tuple[Value | None, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +44,8 @@ class Origin:
     """The node of the file that computed a value, with the values that it read (None: left out)."""
 
     proto: NodeProto
-    inputs: tuple[Value | None, ...]
-    outputs: tuple[Value | None, ...]
+    inputs: ValuesByPlace
+    outputs: ValuesByPlace
 
 
 @dataclass(frozen=True, eq=False)

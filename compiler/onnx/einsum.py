@@ -8,6 +8,7 @@ What has dots, a letter twice in an operand, more than two operands, or sizes th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dslc.ir.graph import Value, product
@@ -48,9 +49,11 @@ def written(equation: str, operands: Sequence[Value], make: Make, listed: bool) 
         return None
 
 
+@dataclass(eq=False)
 class _Writing:
-    def __init__(self, make: Make, listed: bool, sizes: dict[str, Any]) -> None:
-        self.make, self.listed, self.sizes = make, listed, sizes
+    make: Make
+    listed: bool
+    sizes: dict[str, Any]
 
     def result(self, letters: Sequence[str], operands: Sequence[Value], result: str) -> Value:
         found = []

@@ -16,8 +16,19 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Value
 from dslc.ir.scalar import Num, Scalar
 from dslc.onnx.broadcasting import Symbols, symbolic
-from dslc.onnx.clauses import COPYING, NO_FIT, active, declared_default, equal, is_literal, node_view, read_node
+from dslc.onnx.clauses import (
+    COPYING,
+    NO_FIT,
+    active,
+    active_at,
+    declared_default,
+    equal,
+    is_literal,
+    node_view,
+    read_node,
+)
 from dslc.onnx.constant_propagation import KnownValues
+from dslc.onnx.context import ValuesByPlace
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of, small_constant, type_name
 from dslc.semantics.definitions import OnnxClause, OperatorDef
 from dslc.semantics.env import Env
@@ -38,8 +49,8 @@ class Spec:
     """One node to be written: `proto` without inputs and outputs, what it reads (None: left out) and gives."""
 
     proto: NodeProto
-    inputs: tuple[Value | None, ...]
-    outputs: tuple[Value | None, ...]
+    inputs: ValuesByPlace
+    outputs: ValuesByPlace
     captured: tuple[tuple[str, Value], ...] = ()
 
     @property
@@ -60,10 +71,9 @@ def own_clauses(rules: Rules, operator: str, opset: int) -> tuple[OnnxClause, ..
     cache = rules_cache(rules, "own_clauses")
     if opset not in cache:
         table: dict[str, list[OnnxClause]] = {}
-        for op in rules.onnx:
-            for clause in active(rules, op, opset if "." not in op else 1):
-                if not clause.value and clause.operator:
-                    table.setdefault(clause.operator.name, []).append(clause)
+        for clause in active_at(rules, opset):
+            if not clause.value and clause.operator:
+                table.setdefault(clause.operator.name, []).append(clause)
         cache[opset] = table
     return tuple(cache[opset].get(operator, ()))
 
@@ -156,7 +166,7 @@ def _chain(rules: Rules, node: Call, opset: int, symbols: Symbols | None) -> tup
     return tuple(out)
 
 
-def meaning(rules: Rules, spec: Spec, opset: int) -> tuple[Value | None, ...] | None:
+def meaning(rules: Rules, spec: Spec, opset: int) -> ValuesByPlace | None:
     """The values as which clauses read a written node; None where none reads it."""
     name, domain = spec.proto.op_type, spec.proto.domain
     op = f"{domain}.{name}" if domain else name
@@ -245,7 +255,7 @@ def _write(
 
 def spec_of(
     clause: OnnxClause, schema: Any, inputs: list[Value | None], attributes: Iterable[AttributeProto | None],
-    outputs: tuple[Value | None, ...],
+    outputs: ValuesByPlace,
 ) -> Spec:  # fmt: skip
     """A node of a clause, without the last inputs where they are left out; raises NotWritable where the schema does not take them."""
     while inputs and not inputs[-1]:
@@ -290,7 +300,7 @@ def _needed(env: Env | None) -> Env:
     return env
 
 
-def _outputs(clause: OnnxClause, op: OperatorDef, node: Call) -> tuple[Value | None, ...]:
+def _outputs(clause: OnnxClause, op: OperatorDef, node: Call) -> ValuesByPlace:
     if clause.outputs is None or (len(clause.outputs) == 1 and clause.outputs[0].star):
         return node.values
     names = [output.name for output in op.syntax.outputs]

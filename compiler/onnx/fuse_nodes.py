@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from onnx import AttributeProto
 
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value, constant_value, replace
-from dslc.onnx.clauses import NO_FIT, active, names_in_types
+from dslc.onnx.clauses import NO_FIT, active_at, names_in_types
 from dslc.onnx.constant_propagation import static_shape
-from dslc.onnx.emit import NotWritable, Spec, attribute_proto, listed, meaning, split_op
+from dslc.onnx.emit import NotWritable, Spec, attribute_proto, listed, meaning, spec_of, split_op
 from dslc.onnx.protos import schema_of
 from dslc.prove.evidence.dependencies import proved_traits
 from dslc.semantics.apply import apply
@@ -60,20 +61,16 @@ def patterns(rules: Rules, operator: str, opset: int) -> tuple[tuple[OnnxClause,
     cache = rules_cache(rules, "fused nodes")
     if opset not in cache:
         table: dict[str, list[tuple[OnnxClause, int]]] = {}
-        for op in rules.onnx:
-            for clause in active(rules, op, opset if "." not in op else 1):
-                if not clause.value or any(isinstance(p, t.Param) and p.star for p in clause.inputs):
-                    continue
-                if clause.outputs is not None:
-                    continue
-                root, count = _shape(clause, clause.value)
-                if root is not None:
-                    table.setdefault(root, []).append((clause, count))
+        for clause in active_at(rules, opset):
+            starred = any(isinstance(p, t.Param) and p.star for p in clause.inputs)
+            root, count = _shape(clause, clause.value)
+            if root is not None and not starred and clause.outputs is None:
+                table.setdefault(root, []).append((clause, count))
         cache[opset] = table
     return tuple(cache[opset].get(operator, ()))
 
 
-def _shape(clause: OnnxClause, expr: t.Expr) -> tuple[str | None, int]:
+def _shape(clause: OnnxClause, expr: t.Expr | None) -> tuple[str | None, int]:
     """The operator at the root of an expression, and how many applications are written in it."""
     if not isinstance(expr, t.Call):
         return None, 0
@@ -119,16 +116,22 @@ def _orders(rules: Rules, node: Call) -> Iterator[tuple[Value, ...]]:
         yield (node.args[1], node.args[0])
 
 
+@dataclass(eq=False)
 class _Backwards:
-    def __init__(self, rules: Rules, clause: OnnxClause, opset: int, users: Counter[Value], elements: Elements) -> None:
-        self.rules, self.clause, self.opset, self.users, self.elements = rules, clause, opset, users, elements
-        self.tensors: dict[str, Value] = {}
-        self.attrs: dict[str, Any] = {}
-        self.sizes = names_in_types(clause)
-        self.params = {p.name: p for p in clause.inputs if isinstance(p, t.Param)}
-        self.pending: list[tuple[t.Expr, Any]] = []
-        self.reshaped: list[tuple[t.Call, Value]] = []
-        self.stands_for: dict[Value, Value] = {}
+    rules: Rules
+    clause: OnnxClause
+    opset: int
+    users: Counter[Value]
+    elements: Elements
+    tensors: dict[str, Value] = field(default_factory=dict)
+    attrs: dict[str, Any] = field(default_factory=dict)
+    pending: list[tuple[t.Expr, Any]] = field(default_factory=list)
+    reshaped: list[tuple[t.Call, Value]] = field(default_factory=list)
+    stands_for: dict[Value, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sizes = names_in_types(self.clause)
+        self.params = {p.name: p for p in self.clause.inputs if isinstance(p, t.Param)}
 
     def read(self, node: Call, order: tuple[Value, ...]) -> Spec | None:
         assert isinstance(self.clause.value, t.Call)

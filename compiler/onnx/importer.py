@@ -30,7 +30,7 @@ from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, num, s
 from dslc.onnx.clauses import NodeView, active, node_view, read_node
 from dslc.onnx.constant_propagation import ELEMENTS as KNOWN_ELEMENTS
 from dslc.onnx.constant_propagation import KnownValues, least, open_ends, placed, with_places
-from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, bind_graph
+from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, ValuesByPlace, bind_graph
 from dslc.onnx.einsum import written
 from dslc.onnx.exporter import function_of
 from dslc.onnx.functions import IR_VERSION, nodes_of
@@ -237,7 +237,7 @@ class _Importer:
         sizes = [substitute(size, self.same_size) if isinstance(size, Scalar) else size for size in type.shape]
         return TensorType(type.dtype, tuple(size.value if isinstance(size, Num) else size for size in sizes))  # type: ignore[misc]
 
-    def _remember(self, node: NodeProto, inputs: tuple[Value | None, ...], outputs: tuple[Value | None, ...]) -> None:
+    def _remember(self, node: NodeProto, inputs: ValuesByPlace, outputs: ValuesByPlace) -> None:
         """Keeps the node for export where its outputs are new values."""
         fresh = [v for v in outputs if v]
         if not fresh or any(isinstance(v.node, Opaque) for v in fresh):
@@ -250,7 +250,7 @@ class _Importer:
         for value in fresh:
             self.origins[value] = origin
 
-    def _read(self, node: NodeProto, domain: str, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
+    def _read(self, node: NodeProto, domain: str, inputs: ValuesByPlace) -> ValuesByPlace | None:
         op = node.op_type if not domain else f"{domain}.{node.op_type}"
         if domain == "" and self.opsets.get("", 0) < OLDEST_OPSET:
             return None
@@ -268,7 +268,7 @@ class _Importer:
                 return None
         return results
 
-    def view(self, node: NodeProto, domain: str, op: str, inputs: tuple[Value | None, ...]) -> NodeView:
+    def view(self, node: NodeProto, domain: str, op: str, inputs: ValuesByPlace) -> NodeView:
         schema = self._schema(node.op_type, domain)
         used = tuple(bool(name) and name in self._used for name in node.output)
         view = node_view(node, op, schema, inputs, used, self.known.get)
@@ -320,7 +320,7 @@ class _Importer:
 
     # ---- what ONNX itself means ------------------------------------------------------------------------------
 
-    def _vocabulary(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
+    def _vocabulary(self, node: NodeProto, inputs: ValuesByPlace) -> ValuesByPlace | None:
         """Nodes that are about the graph or about shapes, and compute nothing."""
         if node.op_type == "Identity" and len(inputs) == 1 and inputs[0]:
             return (inputs[0],)
@@ -337,7 +337,7 @@ class _Importer:
             return self._einsum(node, [value for value in inputs if value])
         return None
 
-    def _einsum(self, node: NodeProto, operands: list[Value]) -> tuple[Value | None, ...] | None:
+    def _einsum(self, node: NodeProto, operands: list[Value]) -> ValuesByPlace | None:
         def make(op: str, *args: Value, **attributes: Any) -> Value | None:
             proto = helper.make_node(op, [""] * len(args), ["y"], **attributes)
             view = node_view(proto, op, self._schema(op, ""), args, (True,), self.known.get)
@@ -348,7 +348,7 @@ class _Importer:
         result = written(equation, operands, make, self.opsets.get("", 0) >= 13)
         return None if not result or not self._plausible(node.output[0], result) else (result,)
 
-    def _constant(self, node: NodeProto) -> tuple[Value | None, ...] | None:
+    def _constant(self, node: NodeProto) -> ValuesByPlace | None:
         attribute = node.attribute[0]
         found = attribute_value(attribute)
         if attribute.name == "value" and isinstance(found, TensorProto):
@@ -364,7 +364,7 @@ class _Importer:
             return (small_constant(np.array(found, np.int64)),)
         return None
 
-    def _filled(self, node: NodeProto, shape: Value) -> tuple[Value | None, ...] | None:
+    def _filled(self, node: NodeProto, shape: Value) -> ValuesByPlace | None:
         items = self.known.get(shape)
         if items is None:
             return None
@@ -404,7 +404,7 @@ class _Importer:
         self.known.put(value, items)
         return value
 
-    def _kernel(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
+    def _kernel(self, node: NodeProto, inputs: ValuesByPlace) -> ValuesByPlace | None:
         """A node that dslc wrote for a group of nodes which run as one: that group again."""
         if node.domain != DOMAIN or node.attribute or self.opsets.get("", 0) < OLDEST_OPSET:
             return None
@@ -419,7 +419,7 @@ class _Importer:
 
     # ---- everything else -------------------------------------------------------------------------------------
 
-    def _opaque(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
+    def _opaque(self, node: NodeProto, inputs: ValuesByPlace) -> ValuesByPlace:
         """The node word for word, with a key of its own: it is never merged with another."""
         outer = captured(node)
         slots: list[int | None] = []
@@ -435,7 +435,7 @@ class _Importer:
         label = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
         return opaque(key, label, payload, tuple(args), types)
 
-    def _counted(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[TensorType | None, ...] | None:
+    def _counted(self, node: NodeProto, inputs: ValuesByPlace) -> tuple[TensorType | None, ...] | None:
         """The type of a Range up to symbolic sizes, whose length ONNX's inference does not say."""
         if node.op_type != "Range" or domain_of(node) != "" or len(inputs) != 3:
             return None

@@ -88,17 +88,17 @@ def _inside(origin: Origin, nodes: dict[Node, CalledNode]) -> None:
             stack.extend(arg.node for arg in node.args)
 
 
+@dataclass(eq=False)
 class Namer:
     """Gives values and nodes their names; nodes that the file did not have get each theirs once."""
 
-    def __init__(self, naming: Naming, ir_version: int) -> None:
-        self._naming = naming
-        self._taken: set[str] = set()
-        self._metadata = ir_version >= METADATA
-        #: values by those that are written in their place
-        self.stands_for: Mapping[Value, Value] = {}
-        #: nodes by a result of the operator that they are part of
-        self.inside: Mapping[Node, Value] = {}
+    _naming: Naming
+    ir_version: int
+    _taken: set[str] = field(default_factory=set)
+    #: values by those that are written in their place
+    stands_for: Mapping[Value, Value] = field(default_factory=dict)
+    #: nodes by a result of the operator that they are part of
+    inside: Mapping[Node, Value] = field(default_factory=dict)
 
     def keep(self, names: Iterable[str]) -> None:
         """Names of nodes that are written as the file has them."""
@@ -139,7 +139,7 @@ class Namer:
         if wanted := called.text(node.op_type):
             node.name = self._once(wanted)
         if called.rule:
-            if self._metadata:
+            if self.ir_version >= METADATA:
                 node.metadata_props.add(key=RULE, value=called.rule)
         elif called.whole and called.file is not None:
             node.doc_string = called.file.doc_string

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -53,6 +54,7 @@ class NestedModels(NamedTuple):
     compute: Callable[[Sequence[Value], Rules, int], dict[Value, Any]]
 
 
+@dataclass(eq=False)
 class WritePlan:
     """Producers of values: a node (`Spec`), another value, or nothing (inputs and constants).
 
@@ -61,47 +63,39 @@ class WritePlan:
     are written anew.
     """
 
-    def __init__(
-        self,
-        rules: Rules,
-        opset: int,
-        origins: Mapping[Value, Origin],
-        symbols: Symbols,
-        outputs: Sequence[Value],
-        where: str,
-        write: NestedModels,
-        *,
-        fold: bool = True,
-        scopes: bool = False,
-        resolved: Resolved = "file",
-    ) -> None:
-        self.rules, self.opset, self.origins, self.symbols, self.where = rules, opset, origins, symbols, where
-        self.fold, self.scopes, self.resolved, self._write = fold, scopes, resolved, write
-        self.folded: set[Value] = set()
-        #: what depends on weights alone and is written as nodes
-        self._held: set[Value] = set()
-        self.functions: dict[str, Function] = {}
-        self.banned: set[Origin] = set()
-        self._kept: dict[str, Node] = {}
-        self._origin_specs: dict[Origin, Spec] = {}
-        self._word_for_word: set[Spec] = set()
-        self._call_specs: dict[Node, tuple[Spec, ...] | None] = {}
-        self._extra: dict[Value, Spec] = {}
-        self._alias: dict[Value, Value] = {}
-        #: calls that no ONNX nodes express, where they are collected (see `unsaid`) and no mistake
-        self._unsaid: set[Node] | None = None
-        #: nodes that say what an operator without one node of its own means, and a result of that
-        self.inside: dict[Node, Value] = {}
-        self._alike: dict[Key, tuple[Origin, Call]] | None = None
-        self.users = self._count_users(outputs)
-        self._picked = picked(outputs)
+    rules: Rules
+    opset: int
+    origins: Mapping[Value, Origin]
+    symbols: Symbols
+    outputs: InitVar[Sequence[Value]]
+    where: str
+    _write: NestedModels
+    fold: bool = True
+    scopes: bool = False
+    resolved: Resolved = "file"
+    folded: set[Value] = field(default_factory=set)
+    #: what depends on weights alone and is written as nodes
+    _held: set[Value] = field(default_factory=set)
+    functions: dict[str, Function] = field(default_factory=dict)
+    banned: set[Origin] = field(default_factory=set)
+    _kept: dict[str, Node] = field(default_factory=dict)
+    _origin_specs: dict[Origin, Spec] = field(default_factory=dict)
+    _word_for_word: set[Spec] = field(default_factory=set)
+    _call_specs: dict[Node, tuple[Spec, ...] | None] = field(default_factory=dict)
+    _extra: dict[Value, Spec] = field(default_factory=dict)
+    #: values that are written as others: those of operators without a node of their own, as what defines them
+    aliases: dict[Value, Value] = field(default_factory=dict)
+    #: calls that no ONNX nodes express, where they are collected (see `unsaid`) and no mistake
+    _unsaid: set[Node] | None = None
+    #: nodes that say what an operator without one node of its own means, and a result of that
+    inside: dict[Node, Value] = field(default_factory=dict)
+    _alike: dict[Key, tuple[Origin, Call]] | None = None
 
-    @staticmethod
-    def _count_users(outputs: Sequence[Value]) -> Counter[Value]:
-        users: Counter[Value] = Counter(outputs)
+    def __post_init__(self, outputs: Sequence[Value]) -> None:
+        self.users = Counter(outputs)
         for node in topological(value.node for value in outputs):
-            users.update(set(node.args))
-        return users
+            self.users.update(set(node.args))
+        self._picked = picked(outputs)
 
     def canonical(self, value: Value) -> Value:
         """The value that stands for this one in the written model."""
@@ -109,14 +103,9 @@ class WritePlan:
             node = value.node
             if isinstance(node, Opaque) and isinstance(node.payload, OpaqueNode) and node.payload.from_file:
                 return Value(self._kept.setdefault(node.key, node), value.index)
-            if value not in self._alias:
+            if value not in self.aliases:
                 return value
-            value = self._alias[value]
-
-    @property
-    def aliases(self) -> Mapping[Value, Value]:
-        """Values that are written as others: those of operators without a node of their own, as what defines them."""
-        return self._alias
+            value = self.aliases[value]
 
     def kept(self, spec: Spec) -> bool:
         """Return whether a node is written as the file has it."""
@@ -293,7 +282,7 @@ class WritePlan:
             else:
                 self._call_specs[node] = self._collected(node, self._unsaid)
         specs = self._call_specs[node]
-        return self.producer(self._alias[value]) if specs is None else specs[-1]
+        return self.producer(self.aliases[value]) if specs is None else specs[-1]
 
     def _elements(self, value: Value) -> Any:
         if isinstance(value.node, Constant):
@@ -333,26 +322,26 @@ class WritePlan:
             below = [
                 arg.node
                 for arg in one.args
-                if isinstance(arg.node, ScopeNode) and not arg.constant and arg not in self._alias
+                if isinstance(arg.node, ScopeNode) and not arg.constant and arg not in self.aliases
             ]
             if below:
                 stack += below
                 continue
             stack.pop()
-            if Value(one) in self._alias:
+            if Value(one) in self.aliases:
                 continue
             try:
-                over = with_args(one, tuple(arg if arg.constant else self._alias.get(arg, arg) for arg in one.args))[
+                over = with_args(one, tuple(arg if arg.constant else self.aliases.get(arg, arg) for arg in one.args))[
                     0
                 ].node
                 assert isinstance(over, ScopeNode)
-                self._alias[Value(one)] = lower_scope(
+                self.aliases[Value(one)] = lower_scope(
                     over, self.opset, self.symbols.at(one), self._picked.get(Value(one), frozenset())
                 )
             except NotLowered as problem:
                 text = f"no ONNX nodes of opset {self.opset} express {problem} in {str(one.scope)[:80]}"
                 raise error("E0814", text, path=self.where) from None
-        return self._alias[Value(node)]
+        return self.aliases[Value(node)]
 
     def _inline(self, node: Call) -> None:
         """An operator without a node of its own: what it is defined by."""
@@ -369,7 +358,7 @@ class WritePlan:
             return values
 
         known = dict(zip(instance.params, node.args, strict=True))
-        self._alias.update(zip(node.values, rebuild(instance.outputs, made, known), strict=True))
+        self.aliases.update(zip(node.values, rebuild(instance.outputs, made, known), strict=True))
 
 
 def fill_spec(value: Value, symbols: Symbols) -> Spec:
