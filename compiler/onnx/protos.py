@@ -18,7 +18,6 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import (
     AttributeProto,
-    FunctionProto,
     GraphProto,
     ModelProto,
     NodeProto,
@@ -82,10 +81,7 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
         except OSError as problem:
             raise error("E0902", f"cannot read {path}: {problem.strerror or problem}", path=name) from None
         model, folder = parsed(data, name), path.parent
-    named = (model.producer_name, model.producer_version, model.domain, model.doc_string, model.graph.name)
-    domains = (entry.domain for entry in model.opset_import)
-    texts = (*named, model.graph.doc_string, *domains, *_texts(model.graph))
-    if not are_text((*texts, *(text for function in model.functions for text in function_texts(function)))):
+    if not are_text(model):
         raise damaged(name, "a name in it is no text")
     _check_header(model, name)
     _check_tensors(model.graph, name)
@@ -107,50 +103,24 @@ def parsed(data: bytes, name: str) -> ModelProto:
     return model
 
 
-def are_text(texts: Iterable[Any]) -> bool:
-    """Return whether all of some names are text: damaged ones are not valid UTF-8, and come as bytes."""
-    return all(isinstance(text, str) for text in texts)
+def are_text(message: Any) -> bool:
+    """Return whether all texts in a message are text: damaged ones are not valid UTF-8, and come as bytes."""
+    return all(isinstance(text, str) for text in texts(message))
 
 
-def function_texts(function: FunctionProto) -> Iterator[Any]:
-    """Every name in a function."""
-    yield from (
-        function.name,
-        function.domain,
-        function.overload,
-        *function.input,
-        *function.output,
-        *function.attribute,
-    )
-    yield from (entry.domain for entry in function.opset_import)
-    yield from (attribute.name for attribute in function.attribute_proto)
-    yield from _node_texts(function.node)
-
-
-def _texts(graph: GraphProto) -> Iterator[Any]:
-    """Every name that anything is looked up by."""
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        yield value.name
-        if value.type.HasField("tensor_type"):
-            yield from (dimension.dim_param for dimension in value.type.tensor_type.shape.dim)
-    for tensor in graph.initializer:
-        yield tensor.name
-        for entry in tensor.external_data:
-            yield entry.key
-            yield entry.value
-    yield from _node_texts(graph.node)
-
-
-def _node_texts(nodes: Iterable[NodeProto]) -> Iterator[Any]:
-    for node in nodes:
-        yield node.op_type
-        yield node.domain
-        yield node.name
-        yield from node.input
-        yield from node.output
-        yield from (text for attribute in node.attribute for text in (attribute.name, attribute.ref_attr_name))
-        for inner in subgraphs(node):
-            yield from _texts(inner)
+def texts(message: Any) -> Iterator[Any]:
+    """Every text in a message and in those inside it but for metadata; elements of tensors are not touched."""
+    for field in message.DESCRIPTOR.fields:
+        if field.name == "metadata_props" or field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
+            continue
+        value = getattr(message, field.name)
+        if isinstance(value, str | bytes):
+            yield value
+        elif not hasattr(value, "ListFields"):
+            for each in value:
+                yield from texts(each) if field.type == field.TYPE_MESSAGE else (each,)
+        elif message.HasField(field.name):
+            yield from texts(value)
 
 
 def _check_header(model: ModelProto, name: str) -> None:
