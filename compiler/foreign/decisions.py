@@ -20,14 +20,13 @@ from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.prove.counterexample import text_of
 from dslc.prove.evidence.dependencies import current
 from dslc.prove.evidence.digest import rule_digest
-from dslc.prove.evidence.lock import LOCK, Lock, own_evidence, read_lock, stamp, write_lock
+from dslc.prove.evidence.lock import Lock, keep_verdicts, own_evidence, stamp
 from dslc.prove.guards import SEARCHED
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict, Verdict
 from dslc.semantics.definitions import SubstitutionDef
-from dslc.semantics.library import load_many
 from dslc.store import Store
 from dslc.syntax.printer import format_source
 
@@ -484,18 +483,4 @@ class KeptVerdicts:
 
 def write_proofs(path: Path, imported: Sequence[ImportedRule]) -> str:
     """Puts the verdicts of a written library into the `dslc.lock` beside it: nothing is proved again. A note where it cannot."""
-    verdicts = {rule.name: rule.verdict for rule in imported if rule.outcome in LIVE}
-    place = path.resolve()
-    rules = load_many([path])
-    own = [sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == place]
-    new = {}
-    for sub in own:
-        verdict = verdicts.get(sub.syntax.name)
-        if verdict:
-            new[sub.name] = replace(verdict, rule=sub.name, digest=rule_digest(rules, sub))
-    beside = place.parent / LOCK
-    if not new and not beside.exists():
-        return ""
-    libraries = {module.library for module in rules.modules if Path(module.file.source.path).resolve() == place}
-    others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] not in libraries}
-    return write_lock(beside, {**others, **new})
+    return keep_verdicts(path, {rule.name: rule.verdict for rule in imported if rule.outcome in LIVE and rule.verdict})

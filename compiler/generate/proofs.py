@@ -12,21 +12,21 @@ from typing import Any
 from dslc.errors import DslcError, SourceText
 from dslc.generate.general.naming import described, named
 from dslc.generate.general.rules import GeneralRule, definition, names_in, operators_of, rule_text, short_names
-from dslc.generate.general.text import Writer, declared, is_default, output_names, tensor_names, written
+from dslc.generate.general.text import Writer, declared, is_default, output_names, tensor_names
 from dslc.generate.settings import GenerationSettings, Stages
 from dslc.generate.terms.inputs import Family
-from dslc.generate.terms.term import Term, inputs, values
+from dslc.generate.terms.term import Term, inputs, show_attribute, values
 from dslc.ir.dtype import DType
 from dslc.ir.graph import input_value
 from dslc.prove.evidence.dependencies import current
 from dslc.prove.evidence.digest import rule_digest
-from dslc.prove.evidence.lock import LOCK, own_evidence, read_lock, write_lock
+from dslc.prove.evidence.lock import keep_verdicts, own_evidence
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
 from dslc.semantics.composites import spelled_out
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
 from dslc.syntax.printer import format_source
 from dslc.version import __version__
 
@@ -147,21 +147,7 @@ def write_proofs(path: Path, names: Mapping[GeneralRule, str], verdicts: Mapping
     Args:
         names: of the rules in the file.
     """
-    rules = load_many([path])
-    mine = [
-        sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == path.resolve()
-    ]
-    own = {sub.syntax.name: sub for sub in mine}
-    new = {}
-    for rule, verdict in verdicts.items():
-        sub = own[names[rule]]
-        new[sub.name] = replace(verdict, rule=sub.name, digest=rule_digest(rules, sub))
-    if not new:
-        return ""
-    beside = path.resolve().parent / LOCK
-    library = next(iter(own.values())).module.library
-    others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] != library}
-    return write_lock(beside, {**others, **new})
+    return keep_verdicts(path, {names[rule]: verdict for rule, verdict in verdicts.items()}) if verdicts else ""
 
 
 def _open(verdicts: Sequence[Verdict]) -> bool:
@@ -255,7 +241,7 @@ def fires_text(rules: Rules, rule: GeneralRule, name: str, operators: Mapping[st
         assert term.item
         if isinstance(value, DType):
             return str(value)
-        return None if is_default(declared(rules, term.item, name), value) else written(value)
+        return None if is_default(declared(rules, term.item, name), value) else show_attribute(value)
 
     writer = Writer(rules, names, operators, attribute)
     given = ", ".join(

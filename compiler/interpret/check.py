@@ -28,9 +28,7 @@ FURTHER = 150  #: draws after the last instance that fits
 OPERATORS = 3  #: operators in the place of a term
 
 
-def check_all(
-    rules: Rules, modules: Iterable[Module] | None = None, seed: int = 0, remember: Remember = afresh
-) -> list[Diagnostic]:
+def check_all(rules: Rules, modules: Iterable[Module] | None = None, remember: Remember = afresh) -> list[Diagnostic]:
     """The findings about some modules (all by default). Instances are only looked for where a definition has no error of its own.
 
     `remember` may know what is found in a definition.
@@ -47,12 +45,8 @@ def check_all(
     errors = [d.span for d in found if d.severity == "error" and d.span]
     for sub in rules.substitutions.values():
         if sub.module in chosen and not _touched(sub.syntax.span, errors):
-            found += remember("sides", sub, partial(_sides, rules, sub, seed))
+            found += remember("sides", sub, partial(check_sides, rules, sub, np.random.default_rng(0)))
     return found
-
-
-def _sides(rules: Rules, sub: SubstitutionDef, seed: int) -> list[Diagnostic]:
-    return check_sides(rules, sub, np.random.default_rng(seed))
 
 
 def _touched(span: Span, errors: list[Span]) -> bool:

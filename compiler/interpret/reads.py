@@ -146,11 +146,4 @@ def _gather(view: Array, index: list[Arr], at: int) -> tuple[Array, tuple[Iter, 
         count *= view.shape[at + k]
     flat = np.broadcast_to(flat, np.broadcast_shapes(*(part.shape for part in parts)))
     merged = view.reshape(*view.shape[:at], count, *view.shape[at + len(index) :])
-    found = _affine(Arr(flat, joint, "int")) if len(index) > 1 else None
-    if found is None:
-        return np.take(merged, flat, axis=at), joint
-    base = merged[(*(slice(None) for _ in range(at)), slice(found[0], None))]
-    inner = tuple(found[1].get(axis, 0) * merged.strides[at] for axis in joint)
-    shape = (*merged.shape[:at], *flat.shape, *merged.shape[at + 1 :])
-    strides = (*merged.strides[:at], *inner, *merged.strides[at + 1 :])
-    return as_strided(base, shape, strides, writeable=False), joint
+    return np.take(merged, flat, axis=at), joint

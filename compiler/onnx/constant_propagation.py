@@ -38,7 +38,7 @@ class Unknown(Exception):
 
 def static_shape(type: TensorType) -> tuple[int, ...] | None:
     """The shape where all of its sizes are numbers."""
-    return tuple(s for s in type.shape if isinstance(s, int)) if all(isinstance(s, int) for s in type.shape) else None
+    return type.sizes if type.is_static else None
 
 
 @dataclass(frozen=True, slots=True)

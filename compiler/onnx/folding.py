@@ -16,7 +16,6 @@ from dslc.interpret import Floats, InterpretError
 from dslc.interpret import run as interpret
 from dslc.ir.constants import FROM_NUMPY, NUMPY, FillRef
 from dslc.ir.graph import Call, Constant, Value, topological
-from dslc.onnx.constant_propagation import static_shape
 from dslc.onnx.emit import Spec
 from dslc.onnx.plan import WritePlan
 from dslc.onnx.runtime import run
@@ -83,7 +82,7 @@ def _by_interpreter(value: Value, rules: Rules) -> Any:
     dtype = NUMPY[value.type.dtype]
     if value.type.dtype.is_integer and array.dtype.kind == "f":
         array = np.trunc(array)
-    return array.astype(dtype).reshape(static_shape(value.type) or ())
+    return array.astype(dtype).reshape(value.type.sizes)
 
 
 SLACK = 1 << 16  #: bytes by which a file may always grow

@@ -19,7 +19,6 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value, constant_value, replace
 from dslc.onnx.clauses import NO_FIT, active_at, names_in_types
-from dslc.onnx.constant_propagation import static_shape
 from dslc.onnx.emit import NotWritable, Spec, attribute_proto, listed, meaning, spec_of, split_op
 from dslc.onnx.protos import schema_of
 from dslc.prove.evidence.dependencies import proved_traits
@@ -49,7 +48,7 @@ class Reshaped:
         return f"reshaped:{id(self)}"
 
     def load(self) -> Any:
-        return self.elements(self.source).reshape(static_shape(self.type) or ())
+        return self.elements(self.source).reshape(self.type.sizes)
 
 
 class _Fails(Exception):
@@ -214,7 +213,7 @@ class _Backwards:
         if not type.is_static or type.elements != value.type.elements or type.elements >= 1 << 24:
             raise _Fails
         count = type.elements
-        places = np.arange(count, dtype=np.float32).reshape(static_shape(type) or ())
+        places = np.arange(count, dtype=np.float32).reshape(type.sizes)
         env.bind(names[0], array_value(places))
         shown = evaluate(expr, env)
         if shown.type.shape != value.type.shape or not (self.elements(shown).reshape(-1) == np.arange(count)).all():

@@ -32,7 +32,6 @@ from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, constant_value
 from dslc.ir.scalar import Sym
-from dslc.onnx.constant_propagation import static_shape
 from dslc.onnx.pytorch import not_onnx
 
 # ---- Reading model files and ONNX's small vocabulary: element types, opsets, attributes, captured names ------------
@@ -165,10 +164,7 @@ def tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 def opset_of(model: ModelProto) -> int | None:
     """The version of ONNX's own domain, None where the model does not import it."""
-    for entry in model.opset_import:
-        if entry.domain in {"", "ai.onnx"}:
-            return int(entry.version)
-    return None
+    return opsets(model).get("")
 
 
 def opsets(model: ModelProto) -> dict[str, int]:
@@ -526,7 +522,7 @@ def tensor_constant(tensor: TensorProto, folder: Path | None, where: str) -> Val
 
 def array_of(items: tuple[Any, ...], type: TensorType) -> Value:
     """Known numbers as a constant."""
-    return small_constant(np.array(items, NUMPY[type.dtype]).reshape(static_shape(type) or ()))
+    return small_constant(np.array(items, NUMPY[type.dtype]).reshape(type.sizes))
 
 
 def whole_numbers(items: Sequence[int] | int) -> Value:

@@ -26,7 +26,7 @@ from onnx import (
 from dslc.errors import error
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.scalar import dimension as unknown_size
-from dslc.onnx.protos import DTYPES, subgraphs
+from dslc.onnx.protos import DTYPES, copy_fields, subgraphs
 
 KEEP = 1024  #: elements of a tensor that is kept
 
@@ -129,21 +129,13 @@ def _stripped_node(node: NodeProto) -> NodeProto:
     heavy = any(a.type == AttributeProto.TENSOR and math.prod(a.t.dims) > KEEP for a in node.attribute)
     if not heavy and next(subgraphs(node), None) is None:
         return node
-    out = NodeProto(
-        op_type=node.op_type,
-        domain=node.domain,
-        name=node.name,
-        input=node.input,
-        output=node.output,
-        overload=node.overload,
-    )
+    out = NodeProto()
+    copy_fields(node, out, {"attribute"})
     for attribute in node.attribute:
-        made = out.attribute.add()
+        made = out.attribute.add(name=attribute.name, type=attribute.type)
         if attribute.type == AttributeProto.TENSOR:
-            made.name, made.type = attribute.name, attribute.type
             made.t.CopyFrom(_stripped_tensor(attribute.t, {}))
         elif attribute.type == AttributeProto.GRAPH:
-            made.name, made.type = attribute.name, attribute.type
             made.g.CopyFrom(_stripped_graph(attribute.g, attribute.g.node, {}))
         else:
             made.CopyFrom(attribute)

@@ -14,10 +14,10 @@ from itertools import product
 
 import numpy as np
 
-from dslc.generate.enumeration.fingerprint import mix
 from dslc.generate.enumeration.space import TermTable
 from dslc.generate.terms.term import Equation, Item, Term, inputs
 from dslc.interpret.domain import Array
+from dslc.interpret.field import mixed
 
 RULES = 4000  #: equations that are used to rewrite, at most, the smallest first
 
@@ -44,10 +44,10 @@ class Applications:
         if commutative and args.shape[1] >= 2:
             turned = np.isin(self.item, sorted(commutative)) & (args[:, 0] > args[:, 1])
             args[turned, :2] = args[turned, 1::-1]
-        key = mix(self.item.astype(np.uint64) * np.uint64(64) + self.output.astype(np.uint64))
+        key = mixed(self.item.astype(np.uint64) * np.uint64(64) + self.output.astype(np.uint64))
         for column in args.T:
             with np.errstate(over="ignore"):
-                key = mix(key + (column + 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+                key = mixed(key + (column + 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
         return key
 
 

@@ -128,11 +128,6 @@ def choice(rules: Rules, item: Item, name: str, value: Any) -> Choice:
     return (name, value, kinds[item.op, name])
 
 
-def written(value: Any) -> str:
-    """An attribute's value as the language writes it."""
-    return f"[{', '.join(map(written, value))}]" if isinstance(value, tuple) else show_attribute(value)
-
-
 def is_default(attr: t.Attr, value: Any) -> bool:
     """Return whether a value is the declared default, as far as that is a plain number or word (a number stands for every entry)."""
     match attr.default:
@@ -225,7 +220,7 @@ def body(
             return hole
         if form.pack == "axis" and declared(rules, item, name).type.name == "axis":
             return "a"
-        return None if is_default(declared(rules, item, name), value) else written(value)
+        return None if is_default(declared(rules, item, name), value) else show_attribute(value)
 
     writer = Writer(rules, names, operators, attribute)
     types = []
