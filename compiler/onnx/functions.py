@@ -29,8 +29,8 @@ from dslc.ir.graph import (
     ScopeNode,
     Value,
     input_value,
+    nodes_below,
     replace,
-    topological,
     with_args,
 )
 from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, substitute, walk
@@ -226,7 +226,7 @@ def definition_of(rules: Rules, name: str, group: Graph) -> str:
 def _exact(rules: Rules, name: str, group: Graph) -> str | None:
     """A group with equations of its own as the text of a program, as far as there is one."""
     results = _in_standard_words(rules, group.outputs)
-    if not any(isinstance(node, ScopeNode) for node in topological(value.node for value in results)):
+    if not any(isinstance(node, ScopeNode) for node in nodes_below(results)):
         return None
     try:
         text = program_text(Graph(group.inputs, results), name)
@@ -331,7 +331,7 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
     out: list[str] = []
     count = 0
     results = _in_standard_words(rules, group.outputs)
-    for node in topological(value.node for value in results):
+    for node in nodes_below(results):
         if isinstance(node, Input):
             continue
         if isinstance(node, Constant):
@@ -347,7 +347,7 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
 def _in_standard_words(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
     """Operators of other libraries as their equations: a reader of the file need not have them."""
     new: dict[Value, Value] = {}
-    for node in topological(value.node for value in outputs):
+    for node in nodes_below(outputs):
         args = tuple(new[arg] for arg in node.args)
         foreign = isinstance(node, Call) and not node.op.startswith(f"{STANDARD}.")
         values = expand_node(rules, node, args) if foreign else with_args(node, args)
@@ -358,7 +358,7 @@ def _in_standard_words(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value,
 def _statement(rules: Rules, node: Node, names: Mapping[Value, str]) -> str:
     targets = ", ".join(names[value] for value in node.values)
     if isinstance(node, ScopeNode):
-        places = ", ".join(f"{i.name}: {size}" for i, size in zip(node.scope.iters, node.scope.extents, strict=True))
+        places = ", ".join(f"{i.name}: {size}" for i, size in node.scope.axes)
         return f"let {targets}[{places}] = {show_with(node.scope.body, tuple(names[arg] for arg in node.args))}"
     assert isinstance(node, Call)
     attrs = [f"{name}={_written(value)}" for name, value in node.attrs]

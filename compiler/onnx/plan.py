@@ -23,6 +23,7 @@ from dslc.ir.graph import (
     Opaque,
     ScopeNode,
     Value,
+    nodes_below,
     rebuild,
     topological,
     with_args,
@@ -93,7 +94,7 @@ class WritePlan:
 
     def __post_init__(self, outputs: Sequence[Value]) -> None:
         self.users = Counter(outputs)
-        for node in topological(value.node for value in outputs):
+        for node in nodes_below(outputs):
             self.users.update(set(node.args))
         self._picked = picked(outputs)
 

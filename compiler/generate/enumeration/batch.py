@@ -26,10 +26,10 @@ from dslc.ir.graph import (
     ScopeNode,
     Value,
     input_value,
+    nodes_below,
     rebuild,
     replace,
     scope_value,
-    topological,
     with_args,
 )
 from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, iterator, read, walk
@@ -122,15 +122,13 @@ def _lifted(body: Scalar, count: int, moves: tuple[bool, ...]) -> Scalar:
 def heaviest(results: Sequence[Value]) -> int:
     """The largest number of elements that one position of the batch needs: of any scope's result, or of a product that is summed."""
     most = 1
-    for node in topological(value.node for value in results):
+    for node in nodes_below(results):
         if isinstance(node, Constant):
             continue
         most = max(most, *(value.type.elements for value in node.values))
         if isinstance(node, ScopeNode):
             parts = [*walk(node.scope.body)]
-            known: dict[Iter, int] = {
-                it: int(str(size)) for it, size in zip(node.scope.iters, node.scope.extents, strict=True)
-            }
+            known: dict[Iter, int] = {it: int(str(size)) for it, size in node.scope.axes}
             for each in parts:
                 if isinstance(each, Reduce):
                     sizes = (int(extent.value) if isinstance(extent, Num) else 1 for extent in each.extents)
