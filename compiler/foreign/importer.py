@@ -17,7 +17,7 @@ from dslc.foreign.duplicates import Seen
 from dslc.foreign.flexflow import AxisOrder, axis_order, undistributed
 from dslc.foreign.reverses import documented, merged
 from dslc.foreign.rule import MOST_BYTES as RULE_MOST_BYTES
-from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor, damaged
+from dslc.foreign.rule import ForeignRule, Operator, Operators, Output, RuleTensor, damaged
 from dslc.foreign.shape_inference import Mode, Typing, UnknownOperator, rank_of_products
 from dslc.foreign.shapes import (
     Clash,
@@ -167,11 +167,11 @@ def misfit(rule: ForeignRule, names: dict[int, str]) -> str | None:
     """
     rank = rank_of_products(rule)
 
-    def typed(side: tuple[Operator, ...], results: Sequence[RuleTensor], inputs: dict[int, Shape]) -> Typing:
+    def typed(side: Operators, results: Sequence[RuleTensor], inputs: dict[int, Shape]) -> Typing:
         alone = replace(rule, source=side, target=side, outputs=tuple(Output(each, each) for each in results))
         return Typing(alone, Mode(), inputs=dict(inputs), products=rank)
 
-    def given(side: tuple[Operator, ...], results: Sequence[RuleTensor]) -> str:
+    def given(side: Operators, results: Sequence[RuleTensor]) -> str:
         known = typed(side, results, shapes)
         return " and ".join(_text(known.unifier, known.of(0, each)) for each in results)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dslc.errors import Diagnostic, DslcError
 
@@ -31,6 +32,10 @@ class Operator:
         return next((value for name, value in self.parameters if name == key), None)
 
 
+#: one side of a rule, each operator behind those that it reads
+Operators: TypeAlias = tuple[Operator, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """A tensor of the source that a tensor of the target replaces."""
@@ -44,17 +49,17 @@ class ForeignRule:
     """One substitution; nothing that a file says is lost. `names` are those of free inputs, where the format has names."""
 
     name: str
-    source: tuple[Operator, ...]
-    target: tuple[Operator, ...]
+    source: Operators
+    target: Operators
     outputs: tuple[Output, ...]
     names: tuple[tuple[int, str], ...] = ()
 
     @property
-    def sides(self) -> tuple[tuple[Operator, ...], tuple[Operator, ...]]:
+    def sides(self) -> tuple[Operators, Operators]:
         return self.source, self.target
 
     @property
-    def operators(self) -> tuple[Operator, ...]:
+    def operators(self) -> Operators:
         return *self.source, *self.target
 
     def problem(self) -> str | None:

@@ -29,7 +29,7 @@ from dslc.foreign.counterparts import (
     permutation,
     strides,
 )
-from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
+from dslc.foreign.rule import ForeignRule, Operator, Operators, RuleTensor
 from dslc.foreign.shape_inference import Mode, Typing, convolutions
 from dslc.foreign.shapes import (
     Clash,
@@ -450,7 +450,7 @@ def _depth(text: str) -> int:
     return max(itertools.accumulate((char in "([") - (char in ")]") for char in text), default=0)
 
 
-def _chained(side: tuple[Operator, ...]) -> bool:
+def _chained(side: Operators) -> bool:
     """Return whether a convolution or pooling reads what another has computed, or a kernel of any size is enlarged."""
     if any(op.kind == "enlarge" for op in side):
         return True
@@ -466,7 +466,7 @@ def _chained(side: tuple[Operator, ...]) -> bool:
     return False
 
 
-def linear(operators: tuple[Operator, ...], roots: list[RuleTensor]) -> list[int]:
+def linear(operators: Operators, roots: list[RuleTensor]) -> list[int]:
     """The operators in the order in which they are met from the outputs, arguments first."""
     order: list[int] = []
 

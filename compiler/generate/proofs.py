@@ -114,19 +114,16 @@ class Proofs:
 
     def _answers(self, wait: bool) -> None:
         for task, answered in self._workers.answers(wait):
-            self._take(task, answered)
-
-    def _take(self, task: Task, answered: Sequence[Verdict]) -> None:
-        rule = self._asked[task.rule]
-        verdicts = self._answered.setdefault(task.rule, [])
-        verdicts.extend(answered)
-        if _open(verdicts) and not any(one.prover in _SECOND for one in verdicts):
-            self._workers.submit([replace(task, provers=_SECOND)])
-            return
-        del self._asked[task.rule], self._answered[task.rule]
-        self._done[rule] = self._concluded(rule, verdicts)
-        if self._cache:
-            self._cache.put([self._done[rule]])
+            rule = self._asked[task.rule]
+            verdicts = self._answered.setdefault(task.rule, [])
+            verdicts.extend(answered)
+            if _open(verdicts) and not any(one.prover in _SECOND for one in verdicts):
+                self._workers.submit([replace(task, provers=_SECOND)])
+                continue
+            del self._asked[task.rule], self._answered[task.rule]
+            self._done[rule] = self._concluded(rule, verdicts)
+            if self._cache:
+                self._cache.put([self._done[rule]])
 
     def _known(self, rule: GeneralRule) -> RuleVerdict | None:
         sub = definition(self._rules, rule)

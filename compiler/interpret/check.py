@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     hints: dict[str, str] = {}
     meaningless: Counter[Diagnostic] = Counter()
     instances = last = 0
-    for attempt, terms in enumerate(islice(_terms(rules, sub, rng), ATTEMPTS)):
+    for attempt, terms in enumerate(islice(cycle(term_choices(rules, sub, rng, OPERATORS)), ATTEMPTS)):
         try:
             instance = instantiate(rules, sub, rng, terms, type_in_turn(attempt))
         except Rejected as reason:
@@ -137,12 +137,6 @@ def _vacuous(definition: OperatorDef | SubstitutionDef, empty: Vacuous, wheres: 
     span = next((where.span for where in wheres if any(c is first for c in where.conditions)), first.span)
     message = f"no sizes and attributes satisfy the guards of `{definition.syntax.name}`: {empty.text}"
     return Diagnostic("W0001", message, span, severity="warning")
-
-
-def _terms(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) -> Iterator[dict[str, OperatorDef]]:
-    choices = [dict(terms) for terms in term_choices(rules, sub, rng, OPERATORS)]
-    while choices:
-        yield from choices
 
 
 def _differ(sub: SubstitutionDef, instance: Instance) -> Diagnostic | None:

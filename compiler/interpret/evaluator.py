@@ -122,7 +122,7 @@ def _pieces(body: Scalar, ranges: dict[Iter, tuple[int, int]]) -> tuple[Iter | N
     """The output iterator over which to cut, and into how many pieces, so that no intermediate is too large."""
     sizes = {it: stop - start for it, (start, stop) in ranges.items()}
     worst, free = 0, frozenset[Iter]()
-    for its, count in _intermediates(body, sizes):
+    for its, count in intermediates(body, sizes):
         if count > worst:
             worst, free = count, its
     if worst <= PIECE:
@@ -134,7 +134,7 @@ def _pieces(body: Scalar, ranges: dict[Iter, tuple[int, int]]) -> tuple[Iter | N
     return axis, min(sizes[axis], -(-worst // PIECE))
 
 
-def _intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[frozenset[Iter], int]]:
+def intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[frozenset[Iter], int]]:
     """The iterators and the number of elements of what is held in memory: factors of a summed product, not the product."""
     known = dict(sizes)
     passed: set[Scalar] = set()

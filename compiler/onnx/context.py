@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -90,6 +90,11 @@ def bind_values(outputs: tuple[Value, ...], bind: Mapping[str, Dim]) -> tuple[Va
     """The same values with symbols replaced by sizes, all at once, in types, attributes and expressions."""
     table: dict[Scalar, Scalar] = {dimension(name): as_scalar(size) for name, size in bind.items()}
     return with_sizes(outputs, lambda item: substitute(item, table))
+
+
+def open_sizes(values: Iterable[Value]) -> list[Scalar]:
+    """The sizes of some values that are no numbers."""
+    return [size for value in values for size in value.type.shape if isinstance(size, Scalar)]
 
 
 def bind_graph(graph: Graph, bind: Mapping[str, Dim]) -> Graph:

@@ -20,11 +20,11 @@ from onnx import (
 from dslc.errors import DslcError, error
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Opaque, Value, input_value, replace
-from dslc.ir.scalar import Scalar, Sym, sym, walk
+from dslc.ir.scalar import Sym, sym, walk
 from dslc.ir.sizes import multiple
 from dslc.onnx import folding
 from dslc.onnx.broadcasting import Sources, Symbols, symbolic
-from dslc.onnx.context import Context, OpaqueTensor, bind_values
+from dslc.onnx.context import Context, OpaqueTensor, bind_values, open_sizes
 from dslc.onnx.emit import Spec
 from dslc.onnx.folding import ordered
 from dslc.onnx.functions import (
@@ -144,7 +144,7 @@ def unsaid(context: Context, graph: Graph, rules: Rules) -> frozenset[Node]:
 def exportable(call: Call, rules: Rules, opset: int) -> bool:
     """Return whether ONNX nodes express one application at an opset."""
     # the graph that the call stands in says what its sizes are
-    sizes = [size for value in (*call.args, *call.values) for size in value.type.shape if isinstance(size, Scalar)]
+    sizes = open_sizes((*call.args, *call.values))
     names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
     whole = input_value("sizes", TensorType(DType.I64, tuple(map(sym, names))))
     try:

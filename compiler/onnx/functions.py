@@ -36,7 +36,7 @@ from dslc.ir.graph import (
 from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, substitute, walk
 from dslc.ir.show import show_with
 from dslc.ir.text import NotWritten, name_of_size, program_text
-from dslc.onnx.context import bind_graph
+from dslc.onnx.context import bind_graph, open_sizes
 from dslc.onnx.metadata import DOMAIN, KEY, VERSION, keep_metadata, set_metadata
 from dslc.onnx.protos import every_node, opsets
 from dslc.semantics.apply import apply as apply_operator
@@ -74,7 +74,7 @@ def general_sizes(rules: Rules, group: Graph) -> Graph:
     `h0: f32[(n + 1) // 2] -> relu(h0)` → `h0: f32[m] -> relu(h0)`: a kernel learns its sizes from the shapes of its inputs. The group
     as it is where a part of it needs to know what the expression says.
     """
-    sizes = [size for value in group.inputs for size in value.type.shape if isinstance(size, Scalar)]
+    sizes = open_sizes(group.inputs)
     table: dict[Scalar, Scalar] = {}
     for size in sizes:
         if not isinstance(size, Sym):
@@ -121,11 +121,10 @@ def general_sizes(rules: Rules, group: Graph) -> Graph:
 def standard_sizes(group: Graph) -> Graph:
     """The group over `h0`, `h1`, ... with its unknown sizes called `s0`, `s1`, ... in the order in which inputs have them."""
     names: dict[str, Dim] = {}
-    for value in group.inputs:
-        for size in value.type.shape:
-            for part in walk(size) if isinstance(size, Scalar) else ():
-                if isinstance(part, Sym) and part.name not in names:
-                    names[part.name] = dimension(f"s{len(names)}")
+    for size in open_sizes(group.inputs):
+        for part in walk(size):
+            if isinstance(part, Sym) and part.name not in names:
+                names[part.name] = dimension(f"s{len(names)}")
     bound = bind_graph(group, names) if names else group
     holes = tuple(input_value(f"h{k}", value.type) for k, value in enumerate(bound.inputs))
     if holes == bound.inputs:

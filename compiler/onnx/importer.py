@@ -30,7 +30,7 @@ from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, num, s
 from dslc.onnx.clauses import NodeView, active, node_view, read_node
 from dslc.onnx.constant_propagation import ELEMENTS as KNOWN_ELEMENTS
 from dslc.onnx.constant_propagation import KnownValues, least, open_ends, placed, with_places
-from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, ValuesByPlace, bind_graph
+from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, ValuesByPlace, bind_graph, open_sizes
 from dslc.onnx.einsum import written
 from dslc.onnx.exporter import function_of
 from dslc.onnx.functions import IR_VERSION, nodes_of
@@ -532,11 +532,8 @@ def closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType]) 
     ):
         return None
     known = {part for type in types for size in type.shape if isinstance(size, Scalar) for part in walk(size)}
-    for value in bound.outputs:
-        for size in value.type.shape:
-            if isinstance(size, Scalar) and any(isinstance(part, Sym) and part not in known for part in walk(size)):
-                return None
-    if len(bound.inputs) < len(types):
+    parts = [part for size in open_sizes(bound.outputs) for part in walk(size)]
+    if any(isinstance(part, Sym) and part not in known for part in parts) or len(bound.inputs) < len(types):
         return None
     holes = tuple(input_value(f"h{k}", type) for k, type in enumerate(types))
     return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))
