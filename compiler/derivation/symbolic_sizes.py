@@ -17,7 +17,6 @@ from math import prod
 from dslc.ir.constants import FillRef, fill
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
-    AttrValue,
     Call,
     Constant,
     Graph,
@@ -135,7 +134,9 @@ class SizeNumbers:
             return (retyped(node, types[0]),)
         if isinstance(node, Call):
             # an attribute is a number of the model
-            if any(self._stands_for_a_size(part) for _, attr in node.attrs for part in _numbers(attr)):
+            if any(
+                isinstance(part, int | float | Fraction) and self._stands_for_a_size(part) for part in flat(node.attrs)
+            ):
                 raise NotSymbolic
             return call(node.op, args, node.attrs, tuple(types))
         if isinstance(node, ScopeNode):
@@ -200,7 +201,3 @@ def _expressions(node: Node) -> Iterator[Scalar]:
     if isinstance(node, ScopeNode):
         yield from (size for size in node.scope.extents if isinstance(size, Scalar))
         yield node.scope.body
-
-
-def _numbers(attr: AttrValue) -> Iterator[Number]:
-    yield from (each for each in flat(attr) if isinstance(each, int | float | Fraction))
