@@ -14,13 +14,13 @@ from itertools import combinations
 
 import numpy as np
 
-from dslc.generate.enumeration.fingerprint import mix
 from dslc.generate.enumeration.levels import Enumerator
 from dslc.generate.enumeration.mappers import in_ranges
 from dslc.generate.enumeration.space import Reader, TermTable, TypeNumbers, in_first_order, joined_orders
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import Conjecture, Term
 from dslc.interpret.domain import Array
+from dslc.interpret.field import mixed as mix
 from dslc.semantics.library import Rules
 
 

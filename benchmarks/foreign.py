@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from dslc.errors import DslcError
 from dslc.folders import cache_folder
 from dslc.foreign import flexflow, taso
-from dslc.foreign.decisions import OUTCOMES, Import
+from dslc.foreign.decisions import MEANING, Import
 from dslc.foreign.importer import import_rules, read_rules
 from dslc.foreign.rule import ForeignRule
 
@@ -70,7 +70,7 @@ def _agreement(folder: Path) -> str:
 def _row(name: str, found: Import, seconds: float) -> str:
     counts = found.counts()
     return (
-        f"| {name} | {len(found.rules)} | {' | '.join(str(counts[outcome]) for outcome in OUTCOMES)} | {seconds:.0f} |"
+        f"| {name} | {len(found.rules)} | {' | '.join(str(counts[outcome]) for outcome in MEANING)} | {seconds:.0f} |"
     )
 
 
@@ -106,8 +106,8 @@ def main() -> int:
     except (DslcError, OSError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(f"| file | rules | {' | '.join(OUTCOMES)} | processor s |")
-    print(f"|---|{'---:|' * (len(OUTCOMES) + 2)}")
+    print(f"| file | rules | {' | '.join(MEANING)} | processor s |")
+    print(f"|---|{'---:|' * (len(MEANING) + 2)}")
     for name, (form, rules) in files.items():
         with TemporaryDirectory() as out:
             started = _processor_seconds()

@@ -137,13 +137,10 @@ class Polynomials:
 
     # ---- arithmetic ---------------------------------------------------------------------------------------------
 
-    def add(self, a: Array, b: Array) -> Array:
-        return self._each(_plus, a, b)
+    def arithmetic(self, name: str, a: Array, b: Array) -> Array:
+        if name != "/":
+            return self._each(_plus if name == "+" else _times, a, b)
 
-    def mul(self, a: Array, b: Array) -> Array:
-        return self._each(_times, a, b)
-
-    def div(self, a: Array, b: Array) -> Array:
         def quotient(x: Poly, y: Poly) -> Poly:
             number = y.number
             if number is None:
@@ -155,7 +152,7 @@ class Polynomials:
         return self._each(quotient, a, b)
 
     def matmul(self, a: Array, b: Array) -> Array:
-        return self.total(self.mul(a[..., :, :, None], b[..., None, :, :]), (a.ndim - 1,))
+        return self.total(self.arithmetic("*", a[..., :, :, None], b[..., None, :, :]), (a.ndim - 1,))
 
     def _fold(self, function: Callable[[Any, Any], Any], array: Array, axes: tuple[int, ...], empty: Any) -> Array:
         kept = [k for k in range(array.ndim) if k not in axes]

@@ -123,14 +123,14 @@ def said(model: Model) -> Said:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from onnx import ModelProto
 
-    from dslc.onnx.protos import are_text, function_texts
+    from dslc.onnx.protos import are_text
 
     try:
         proto = ModelProto.FromString(rest) if rest is not None else model
     except (ValueError, DecodeError, RuntimeError):
         return _NOTHING
     assert isinstance(proto, ModelProto)
-    whole = [function for function in proto.functions if are_text(function_texts(function))]
+    whole = [function for function in proto.functions if are_text(function)]
     own = {function.name: function for function in whole if function.domain == DOMAIN and not function.overload}
     return Said(own if len(own) <= KERNELS else {}, metadata(proto))
 

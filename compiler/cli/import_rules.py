@@ -172,10 +172,10 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
 
 def _summary(found: Import) -> None:
     """A table of the outcomes, and what a user has to know of single rules."""
-    from dslc.foreign.decisions import LIVE, MEANING, OUTCOMES
+    from dslc.foreign.decisions import LIVE, MEANING
 
     counts = found.counts()
-    for outcome in OUTCOMES:
+    for outcome in MEANING:
         if counts[outcome]:
             click.echo(f"  {outcome:<13}{counts[outcome]:>7}  {MEANING[outcome].partition(': ')[0]}")
     statuses = Counter(rule.verdict.status for rule in found.rules if rule.outcome in LIVE and rule.verdict)
@@ -195,7 +195,7 @@ def _summary(found: Import) -> None:
     for rule in found.rules:
         if rule.wider is not None:
             click.echo(f"{rule.name}: proved, but {rule.note.rpartition('; ')[2]}")
-    for outcome in (each for each in OUTCOMES if each in _LISTING):
+    for outcome in (each for each in MEANING if each in _LISTING):
         rules = [rule for rule in found.rules if rule.outcome == outcome]
         for rule in rules[:LISTED]:
             click.echo(f"{rule.name}: {rule.outcome}" + (f": {rule.reason}" if rule.reason else ""))

@@ -122,8 +122,8 @@ class WindowSearch:
             solved = self._coefficients(terms, chosen, index)
             if solved is not None:
                 known, unit = solved
-                given = {it: tuple([] if each is None else [each]) for (it, _), each in zip(terms, chosen, strict=True)}
-                slopes = [coefficient_of(index, each) or 0 for each in chosen if each is not None]
+                given = {it: tuple([each] if each else []) for (it, _), each in zip(terms, chosen, strict=True)}
+                slopes = [coefficient_of(index, each) or 0 for each in chosen if each]
                 found.append((abs(unit), slopes, (given, known, unit)))
         found.sort(key=lambda each: each[:2], reverse=True)
         return [each for _, _, each in found[:SLOPES]]
@@ -133,7 +133,7 @@ class WindowSearch:
     ) -> tuple[dict[Sym, Scalar], int] | None:
         slopes: list[tuple[Poly, int]] = []
         for (_, wanted), it in zip(terms, chosen, strict=True):
-            if it is not None:
+            if it:
                 slope = coefficient_of(index, it)
                 if not slope:
                     return None
@@ -168,7 +168,7 @@ def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter |
         return
     for first in options[0]:
         for rest in _distinct(options[1:]):
-            if first is None or first not in rest:
+            if not first or first not in rest:
                 yield first, *rest
 
 

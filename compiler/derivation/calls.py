@@ -164,15 +164,15 @@ def _results(rules: Rules, text: str) -> int:
     found = rules.operators.get(name) or rules.operators.get(f"std.{name}")
     others = [op for op in rules.operators.values() if op.short == name]
     chosen = found or (others[0] if others else None)
-    return max(1, len(chosen.syntax.outputs)) if chosen is not None else 1
+    return max(1, len(chosen.syntax.outputs)) if chosen else 1
 
 
 def _of_call(problem: Diagnostic, source: SourceText, parts: Sequence[tuple[int, int, int]]) -> Diagnostic:
     """A finding in the program around a call as one in the call."""
     moved = [(each, _moved(each.span, source, parts)) for each in problem.secondary]
-    labels = tuple(replace(each, span=span) for each, span in moved if span is not None)
+    labels = tuple(replace(each, span=span) for each, span in moved if span)
     begin, _, length = parts[0]
-    if problem.code == "E0104" and labels and problem.span is not None and problem.span.start >= begin + length:
+    if problem.code == "E0104" and labels and problem.span and problem.span.start >= begin + length:
         # what closes there is of the program around the call
         place = labels[0].span
         return replace(problem, code="E0103", message=f"this `{place.text}` is never closed", span=place, secondary=())
@@ -186,7 +186,7 @@ def _moved(span: Span | None, source: SourceText, parts: Sequence[tuple[int, int
 
     `parts`: where they stand in the whole, where in the call, and how long they are; the first is the call itself, to the end.
     """
-    if span is None or span.source.path != "program":
+    if not span or span.source.path != "program":
         return None
     for k, (start, own, length) in enumerate(parts):
         if start <= span.start and (k == 0 or span.start <= start + length):
@@ -210,14 +210,14 @@ def call_of(rules: Rules, name: str, sizes: Mapping[str, int]) -> CallProgram:
         raise error("E0909", f"{'several operators are' if found else 'no operator is'} named `{name}`")
     (op,) = found
     env = Env(op.module, rules)
-    params = [param for param in op.syntax.params if param.default is None]
+    params = [param for param in op.syntax.params if not param.default]
     for param in params:
-        if param.type is not None:
+        if param.type:
             env.bind(param.type.name, DType.F32)
     for size, value in sizes.items():
         env.bind(size, value)
     try:
-        types = [shape_of(param.type, env) for param in params if param.type is not None]
+        types = [shape_of(param.type, env) for param in params if param.type]
         if len(types) < len(params):
             raise error("E0911", f"a parameter of `{op.short}` has no type", op.syntax.span)
         holes = tuple(hole(k, type) for k, type in enumerate(types))

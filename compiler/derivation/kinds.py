@@ -124,7 +124,7 @@ class Kinds:
 
     def _compared(self, call: Call) -> tuple[tuple[str, ...], bool, bool]:
         own = next(iter(_forms(self.rules, call)), None)
-        if own is None or not self.forms:
+        if not own or not self.forms:
             return (), False, False
         # of several products the one that it is most like
         given = min(
@@ -186,7 +186,7 @@ def _forms(rules: Rules, call: Call) -> list[_Form]:
     for value in expand(rules, (call.values[0],)):
         for node in topological([value.node]):
             total = around(node.scope.body)[0] if isinstance(node, ScopeNode) else None
-            if isinstance(node, ScopeNode) and total is not None and total.reads:
+            if isinstance(node, ScopeNode) and total and total.reads:
                 forms.append(_of_scope(node, total))
     return forms
 
@@ -208,7 +208,7 @@ def _of_pattern(pattern: OperatorPattern, sizes: dict[Iter, int], slopes: dict[I
 def _of_scope(node: ScopeNode, total: Reduce) -> _Form:
     reads = [*each_of(Read, total.body)]
     plain, windows = 1, []
-    for it, extent in zip(total.iters, total.extents, strict=True):
+    for it, extent in total.axes:
         size = int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 128
         if any(_slides(it, size, at) for each in reads for at in each.index):
             windows += [size] * (size > 1)
@@ -216,7 +216,7 @@ def _of_scope(node: ScopeNode, total: Reduce) -> _Form:
             plain *= size
     batch = prod(
         long if isinstance(long, int) else 128
-        for it, long in zip(node.scope.iters, node.scope.extents, strict=True)
+        for it, long in node.scope.axes
         if len(reads) > 1 and all(it in each.index for each in reads)
     )
     return _Form(tuple(sorted(windows)), plain, batch)

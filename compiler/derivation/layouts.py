@@ -45,7 +45,7 @@ class _LayoutChanges:
         if not isinstance(node, ScopeNode) or node.constant:
             return value
         body = node.scope.body
-        if not isinstance(body, Read) or body.other is not None or not _is_computed(node.args[body.operand]):
+        if not isinstance(body, Read) or body.other or not _is_computed(node.args[body.operand]):
             return value
         source = node.args[body.operand]
         if source.type.dtype is not value.type.dtype or not value.type.is_static or elements(value) != elements(source):
@@ -69,7 +69,7 @@ class _LayoutChanges:
     ) -> Value:
         operands = Operands()
         view = view_of(value, operands)
-        if view is None or view.body.binds:
+        if not view or view.body.binds:
             raise Unfit("more than one reduction")
         places = operands.fresh(len(extents))
         named: dict[Iter, Scalar] = {traversal(k): place for k, place in enumerate(places)}
@@ -78,7 +78,7 @@ class _LayoutChanges:
         sizes = dict(zip((*places, *view.sums), (*extents, *view.sum_extents), strict=True))
 
         def leaf(node: Scalar) -> Scalar | None:
-            if not isinstance(node, Read) or node.other is not None:
+            if not isinstance(node, Read) or node.other:
                 return None
             arg = operands.values[node.operand]
             # in the order of the dimensions that they stand in
@@ -141,7 +141,7 @@ def merged(rules: Rules, first: Value, second: Value) -> Iterator[tuple[Value, V
 def _as_one(rules: Rules, a: Call, b: Call, k: int) -> Iterator[tuple[Value, Value]]:
     for axis in range(len(a.args[k].type.shape)):
         both = _next_to(a.args[k], b.args[k], axis)
-        if both is None:
+        if not both:
             continue
         try:
             (whole,) = call(rules, a.op, [*a.args[:k], both, *a.args[k + 1 :]], dict(a.attrs))
@@ -160,7 +160,7 @@ def _as_one(rules: Rules, a: Call, b: Call, k: int) -> Iterator[tuple[Value, Val
 
 def _adds_up(sizes: list[tuple[int | Scalar, ...]], along: int) -> bool:
     """Return whether two shapes side by side along a dimension have the third one."""
-    if len({len(each) for each in sizes}) != 1 or len({each[:along] + each[along + 1 :] for each in sizes}) != 1:
+    if len(set(map(len, sizes))) != 1 or len({each[:along] + each[along + 1 :] for each in sizes}) != 1:
         return False
     one, other, whole = (each[along] for each in sizes)
     return isinstance(one, int) and isinstance(other, int) and whole == one + other
@@ -174,7 +174,7 @@ def _next_to(a: Value, b: Value, axis: int) -> Value | None:
     one, other = x[axis], y[axis]
     if not isinstance(one, int) or not isinstance(other, int):
         return None
-    at = tuple(traversal(d) for d in range(len(x)))
+    at = tuple(map(traversal, range(len(x))))
     behind = (*at[:axis], apply("-", at[axis], num(one)), *at[axis + 1 :])
     body = apply("select", apply("<", at[axis], num(one)), read(0, at, num(0)), read(1, behind, num(0)))
     shape = (*x[:axis], one + other, *x[axis + 1 :])

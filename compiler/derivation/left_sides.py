@@ -88,7 +88,7 @@ class LeftSide:
             return
         formula = self.formulas[at]
         view = view_of(values[at], self.operands)
-        if view is None:
+        if not view:
             return
         known = found.put("formulas", formula.name, view)
         for each in self._scope(inside(formula.scope), view, known, formula.name, top=True):
@@ -99,7 +99,7 @@ class LeftSide:
     def _scope(
         self, node: t.Expr, view: ScopeView, found: UnknownBindings, name: str | None, top: bool
     ) -> Iterator[UnknownBindings]:
-        if not isinstance(node, t.Traversal) or node.where is not None:
+        if not isinstance(node, t.Traversal) or node.where:
             return
         binders = [place for place in node.places if isinstance(place, t.Binder)]
         if len(binders) != len(node.places):
@@ -130,7 +130,7 @@ class LeftSide:
                 renamed.update((a, b) for a, b in zip(part, before, strict=True) if a is not b)
                 own = Box(tuple(places[it][0] for it in part), tuple(places[it][1] for it in part))
                 bound = self._bound(each, binder, part, own)
-                if bound is None:
+                if not bound:
                     break
                 each = bound
             else:
@@ -165,10 +165,10 @@ class LeftSide:
         if view.kind is None and len(names) == 1 and names[0] not in found.indexes and node.where is None:
             # a sum over nothing
             empty = self._bound(found, node.binders[0], (), Box((), ()))
-            if empty is not None:
+            if empty:
                 yield from self._element(node.body, view.body, empty)
             return
-        if view.kind != node.kind or node.where is not None:
+        if view.kind != node.kind or node.where:
             return
         ways = _parts(names, view.sums, found.indexes)
         for each, renamed, _ in self._assigned(node.binders, view.sums, Box.of(view.sum_extents), ways, found):
@@ -222,7 +222,7 @@ class LeftSide:
             if not rest.free <= allowed:
                 continue
             known = each.terms.get(node.function)
-            if known is None:
+            if not known:
                 yield each.put("terms", node.function, UnknownTerm(tuple(params), rest))  # type: ignore[arg-type]
             elif self._same(known, params, rest):
                 yield each
@@ -267,7 +267,7 @@ class LeftSide:
                 yield from self._tensor(str(name), subs, body, found)
             return
         view = view_of(value, self.operands)
-        if view is not None:
+        if view:
             inner = inside(node.scope)
             places = inner.places if isinstance(inner, t.Traversal) else ()
             names = [place.name for place in places if isinstance(place, t.Binder)]
@@ -296,7 +296,7 @@ class LeftSide:
                 if not isinstance(arg, t.Name) or arg.id not in found.indexes:
                     return
                 params += found.indexes[arg.id]
-            if body.other is not None and not self._reads_inside(body, found):
+            if body.other and not self._reads_inside(body, found):
                 return
             if {it for part in body.index for it in part.free} <= set(params) and call.function not in found.maps:
                 yield found.put("maps", call.function, Map(tuple(params), body.index))

@@ -29,15 +29,13 @@ _KNOWN = FUNCTIONS_1 | {"min", "max"}
 def with_lowerings(rules: Rules, names: Iterable[str]) -> tuple[Rules, tuple[str, ...]]:
     """The rules with some of their lowerings as operators of the same names, and which became one."""
     found = {name: operator_of(rules.lowerings[name]) for name in names if name not in rules.operators}
-    made = {name: op for name, op in found.items() if op is not None}
+    made = {name: op for name, op in found.items() if op}
     return (replace(rules, operators={**rules.operators, **made}), tuple(made)) if made else (rules, ())
 
 
 def lowerings_on(rules: Rules, devices: Collection[str]) -> tuple[str, ...]:
     """The lowerings of expressions on some devices, by name."""
-    return tuple(
-        name for name, one in rules.lowerings.items() if one.syntax.device in devices and one.syntax.expr is not None
-    )
+    return tuple(name for name, one in rules.lowerings.items() if one.syntax.device in devices and one.syntax.expr)
 
 
 def unlowered(rules: Rules, value: Value, names: Collection[str]) -> Value:
@@ -55,9 +53,9 @@ def operator_of(lowering: LoweringDef, bare: bool = False) -> OperatorDef | None
     `bare`: numbers are attributes, wherever they stand, and nothing is asked of types and coefficients.
     """
     syntax, equation = lowering.syntax, lowering.syntax.expr
-    if equation is None or any(param.type is None or param.type.dims is None for param in syntax.params):
+    if not equation or any(param.type is None or param.type.dims is None for param in syntax.params):
         return None
-    decls = {param.name: param.type.dims or () for param in syntax.params if param.type is not None}
+    decls = {param.name: param.type.dims or () for param in syntax.params if param.type}
     for node in walk_expr(equation.value):
         function = node.function if isinstance(node, t.Call) and node.function not in _KNOWN else None
         if function is not None and not isinstance(lowering.module.lookup(function), FunctionDef):
@@ -173,7 +171,7 @@ def _ranged(place: t.Place, extents: dict[str, t.Expr]) -> t.Place:
 
 
 def _with_range(binder: t.Binder, extents: dict[str, t.Expr]) -> t.Binder:
-    return replace(binder, range=extents[binder.name]) if binder.range is None and binder.name in extents else binder
+    return replace(binder, range=extents[binder.name]) if not binder.range and binder.name in extents else binder
 
 
 def _ranged_sums(value: t.Expr, extents: dict[str, t.Expr]) -> t.Expr:

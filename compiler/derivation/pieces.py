@@ -39,7 +39,7 @@ class Box:
     @staticmethod
     def of(extents: Sequence[Scalar | Dim]) -> Box:
         """The box of such extents at the origin."""
-        return Box((num(0),) * len(extents), tuple(as_scalar(extent) for extent in extents))
+        return Box((num(0),) * len(extents), tuple(map(as_scalar, extents)))
 
     def within(self, other: Box) -> bool:
         """Return whether it is known to lie within another one."""
@@ -166,7 +166,7 @@ def whole_at(body: Scalar, parts: Mapping[Iter, Scalar]) -> Scalar:
     def leaf(node: Scalar) -> Scalar | None:
         if not isinstance(node, Read):
             return None
-        other = None if node.other is None else whole_at(node.other, parts)
+        other = whole_at(node.other, parts) if node.other else None
         return read(node.operand, tuple(_whole(at, parts) for at in node.index), other)
 
     made = rebuild(body, leaf)
@@ -256,7 +256,7 @@ def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Rang
     every = {**sum_ranges(body), **within}
 
     def leaf(node: Scalar) -> Scalar | None:
-        if not isinstance(node, Read) or node.other is None or any(part.reads for part in node.index):
+        if not isinstance(node, Read) or not node.other or any(part.reads for part in node.index):
             return None
         return read(node.operand, node.index) if in_bounds(node.index, shapes[node.operand], every) else None
 
@@ -325,7 +325,7 @@ def inside(view: ScopeView, total: Reduce, operands: Operands) -> ScopeView | No
     if any(extent.free for extent in total.extents):
         return None
     inner = total.body
-    if total.where is not None:
+    if total.where:
         # what is left out of a sum is 0 in it
         if total.kind != "sum":
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dslc.analysis.narrowing import sum_ranges
 from dslc.analysis.numeric import in_bounds
@@ -32,13 +32,18 @@ class BuiltValue:
     only: Box | None = None
 
 
+@dataclass(eq=False)
 class RightSide:
     """The right side of a rule, in one application; raises Unfit where something is not determined or does not fit."""
 
-    def __init__(self, rule: t.Derivation, found: UnknownBindings, operands: Operands, dtype: DType) -> None:
-        self.found, self.operands, self.dtype = found, operands, dtype
-        self.built: dict[str, BuiltValue] = {}
-        self.ranges = sets_of_indexes(rule)
+    rule: t.Derivation
+    found: UnknownBindings
+    operands: Operands
+    dtype: DType
+    built: dict[str, BuiltValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ranges = sets_of_indexes(self.rule)
 
     def build(self, formulas: Sequence[t.Formula]) -> Mapping[str | None, Value]:
         """The value of each formula that is one of the left side's too, of the same type as there."""
@@ -58,9 +63,9 @@ class RightSide:
     def _whole(self, formula: t.Formula, made: BuiltValue) -> Value:
         """A result on the very box of what it replaces."""
         before = self.found.formulas[formula.name]
-        if made.only is not None and _sides(made.only) != _sides(before.box):
+        if made.only and _sides(made.only) != _sides(before.box):
             raise Unfit("a result on another box")
-        if made.box == before.box and made.other is None:
+        if made.box == before.box and not made.other:
             if made.value.type != before.value.type:
                 raise Unfit("a result of another type")
             return made.value
@@ -88,7 +93,7 @@ class RightSide:
 
     def _braced(self, node: t.Nested, name: str | None, top: bool = True, whole: bool = True) -> BuiltValue:
         made = self._traversal(node.scope, name, top, whole or node.other is not None)
-        return made if node.other is None else replace(made, other=self._element(node.other, self.found))
+        return replace(made, other=self._element(node.other, self.found)) if node.other else made
 
     def _joined(self, node: t.Join, name: str | None) -> BuiltValue:
         """`P ++ Q`: where the first part has a value it is taken."""
@@ -121,7 +126,7 @@ class RightSide:
 
     def _traversal(self, node: t.Expr, name: str | None, top: bool = True, whole: bool = True) -> BuiltValue:
         """`top`: whether it is what a formula makes, and not a scope that is read in it; `whole`: whether it has all of its axes."""
-        if not isinstance(node, t.Traversal) or node.where is not None:
+        if not isinstance(node, t.Traversal) or node.where:
             raise Unfit("no traversal")
         found = self.found
         iters: dict[tuple[str, int], Iter] = {}
@@ -162,7 +167,7 @@ class RightSide:
         within = {**at, **sum_ranges(body)}
 
         def leaf(node: Scalar) -> Scalar | None:
-            if not isinstance(node, Read) or node.other is not None or any(part.reads for part in node.index):
+            if not isinstance(node, Read) or node.other or any(part.reads for part in node.index):
                 return None
             shape = self.operands.values[node.operand].type.shape
             return None if in_bounds(node.index, shape, within) else read(node.operand, node.index, num(0))
@@ -171,7 +176,7 @@ class RightSide:
 
     def _box(self, binder: t.Binder) -> Box:
         """The set that an index of a traversal runs through."""
-        if binder.range is not None:
+        if binder.range:
             return self.found.box(binder.range)
         return self.found.box(t.Name(self.ranges.get(binder.name, ""), span=binder.span))
 
@@ -220,7 +225,7 @@ class RightSide:
             found = found.put("indexes", binder.name, places)
             iters += own
             extents += box.extents
-        where = None if node.where is None else self._condition(node.where, found)
+        where = self._condition(node.where, found) if node.where else None
         return reduce(node.kind, tuple(iters), tuple(extents), self._element(node.body, found), where)
 
     def _argument(self, node: t.Expr, param: Iters | Iter | int, found: UnknownBindings) -> Vector | Scalar | Tensor:
@@ -241,7 +246,7 @@ class RightSide:
     def _function(self, node: t.Nested | t.Subscript, found: UnknownBindings) -> tuple[Tensor, Vector]:
         at = self._index(node.subs or (), found)
         beside = node.other if isinstance(node, t.Subscript) else node.subs_other
-        other = None if beside is None else self._element(beside, found)
+        other = self._element(beside, found) if beside else None
         if isinstance(node, t.Nested):
             made = self._braced(replace(node, subs=None), None, top=False, whole=other is not None)
         else:
@@ -249,14 +254,14 @@ class RightSide:
             term = found.terms.get(at_index(name))
             if name in self.built:
                 made = self.built[name]
-            elif term is not None and other is None:
+            elif term and not other:
                 vectors = [self._vector(sub, found) for sub in node.subs]
                 return (lambda index: term(vectors)), at
-            elif term is None and name in found.tensors:
+            elif not term and name in found.tensors:
                 return self._tensor(name, found, other), at
             else:
                 raise Unfit("no tensor")
-        made = made if other is None else replace(made, other=other)
+        made = replace(made, other=other) if other else made
         return (lambda index: self._at(made, index)), at
 
     def _tensor(self, name: str, found: UnknownBindings, other: Scalar | None = None) -> Tensor:

@@ -143,7 +143,7 @@ def distance(value: Value, views: Views | None = None) -> int:
     for node in scopes_of(value):
         if node.scope.body.binds:
             view = view_of(node.values[0], Operands(views={} if views is None else views))
-            body = node.scope.body if view is None else view.body
+            body = view.body if view else node.scope.body
             reads = [*each_of(Read, body)]
             if len(reads) > 1:
                 total += sum(max(0, len(at.free) - 1) for each in reads for at in each.index)
@@ -351,7 +351,7 @@ class DerivationSearch:
         for state in self.seen[:ASKED]:
             for node in scopes_of(state):
                 why = missed(self.rules, node.values[0], target)
-                if why is None:
+                if not why:
                     return Miss(MissReason.INTENSITY)
                 found = nearer(found, why)
         return found or Miss(MissReason.NO_TABLE)
@@ -379,7 +379,7 @@ class DerivationSearch:
         # of every set of rules that led here some, as what pays in the end may look worse on its way
         groups: dict[tuple[str, ...], list[Value]] = {}
         for value in near:
-            groups.setdefault(tuple(sorted({str(step) for step in paths[value]})), []).append(value)
+            groups.setdefault(tuple(sorted(set(map(str, paths[value])))), []).append(value)
         dear = {value: k for k, value in enumerate(cheap)}
         # the nearest first, then the cheapest, in turn
         queues = [

@@ -75,7 +75,7 @@ _ORDER = {why: k for k, why in enumerate(MissReason)}
 
 def nearer(a: Miss | None, b: Miss) -> Miss:
     """Of two reasons that of the match that came further."""
-    return b if a is None or _ORDER[b.why] > _ORDER[a.why] else a
+    return b if not a or _ORDER[b.why] > _ORDER[a.why] else a
 
 
 #: a call but for what its operands hold: the operator, its attributes' numbers, and the shapes
@@ -105,8 +105,8 @@ class Matching:
         self.units, self.skipped, self.margins = units, skipped, margins
         if pattern.outer is not None and view.kind is None:
             total, outer = around(view.body)
-            inner = None if total is None else inside(view, total, operands)
-            if inner is not None:
+            inner = inside(view, total, operands) if total else None
+            if inner:
                 view, self.outer = forward(inner), outer
         self.rules, self.pattern, self.view, self.operands = rules, pattern, view, operands
         self.extents = dict(zip((*view.iters, *view.sums), (*view.box.extents, *view.sum_extents), strict=True))
@@ -153,7 +153,7 @@ class Matching:
     def _leaves(self) -> Iterator[Mapping[int, Scalar]]:
         """Parts of the expression for each read of the pattern, in the reduction and in what is computed of it."""
         for leaves in self._factors():
-            if self.pattern.outer is None or self.outer is None:
+            if not self.pattern.outer or not self.outer:
                 yield leaves
                 continue
             for others in leaves_in(self.pattern.outer, self.outer):
@@ -288,7 +288,7 @@ class Matching:
 
     def _cropped(self, way: Assignment, known: Mapping[Sym, Scalar]) -> Value | None:
         """The operator on more positions than are wanted, so that what it pads with is read for the others alone."""
-        if self.pattern.outer is not None:
+        if self.pattern.outer:
             return None
         try:
             windows = [(each, self.pattern.dims[each.operand][each.dim]) for each in way.moved]
@@ -306,7 +306,7 @@ class Matching:
             self.rules, self.pattern, enlarged(self.view, margins), self.operands, self.units, self.skipped, True
         )
         found = next((made for made in larger.every() if isinstance(made, Value)), None)
-        return None if found is None else cropped(found, self.view, margins, self.operands)
+        return cropped(found, self.view, margins, self.operands) if found else None
 
     def _reach(self, way: Assignment, window: Window, known: Mapping[Sym, Scalar]) -> tuple[int, int]:
         """The least and the greatest position of a window."""
@@ -351,9 +351,9 @@ class Matching:
             inside = in_bounds(body.index, value.type.shape, within)
             shape = tuple(size if isinstance(size, Scalar) else num(size) for size in value.type.shape)
             place_of = tuple(num(0) if it in single else it for it in names)
-            if set(groups) == {1} and shape == tuple(box) and (inside or body.other is None) and body.index == place_of:
+            if set(groups) == {1} and shape == tuple(box) and (inside or not body.other) and body.index == place_of:
                 return value
-            if outside and body.other is None and not inside:
+            if outside and not body.other and not inside:
                 body = read(body.operand, body.index, num(0))
         elif outside:
             raise Unfit("a window over what is computed")

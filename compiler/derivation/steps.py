@@ -193,11 +193,9 @@ def _apart(value: Value) -> Value:
     if not isinstance(node, ScopeNode):
         return value
     scope = _without_units(node.scope)
-    single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
+    single = {it: num(0) for it, extent in scope.axes if extent == 1}
     body = _with_numbers(substitute(scope.body, single), node.args)
-    at: Ranges = {
-        it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
-    }
+    at: Ranges = {it: (0, extent - 1) for it, extent in scope.axes if isinstance(extent, int)}
     body = without_others(reduced(body), [arg.type.shape for arg in node.args], at)
     inner = renumber(_summed_apart(Scope(scope.extents, body, scope.dtype), node.args))
     if scope.groups is None:
@@ -212,7 +210,7 @@ def _without_units(scope: Scope) -> Scope:
     values: dict[Iter, Scalar] = {}
     extents: list[Dim] = []
     groups: list[int] = []
-    places = iter(zip(scope.iters, scope.extents, strict=True))
+    places = iter(scope.axes)
     for count in scope.groups:
         own = list(islice(places, count))
         kept = [each for each in own if each[1] != 1] or own[:1]
@@ -240,10 +238,10 @@ def _with_numbers(body: Scalar, args: tuple[Value, ...]) -> Scalar:
 
 def _summed_apart(scope: Scope, args: tuple[Value, ...]) -> Value:
     total, outer = around(scope.body)
-    if total is None or outer is None or not total.reads:
+    if not total or not outer or not total.reads:
         return scope_value(scope, args)
     # what is the same along an axis is summed once
-    kept = [(it, extent) for it, extent in zip(scope.iters, scope.extents, strict=True) if it in total.free]
+    kept = [(it, extent) for it, extent in scope.axes if it in total.free]
     own: dict[Iter, Scalar] = {it: traversal(k) for k, (it, _) in enumerate(kept)}
     summed = scope_value(Scope(tuple(extent for _, extent in kept), substitute(total, own), scope.dtype), args)
     body = rebuild_scalar(outer, lambda node: read(len(args), tuple(it for it, _ in kept)) if node is TOTAL else None)
@@ -277,9 +275,9 @@ def _original(value: Value) -> Value:
     source = node.args[body.operand]
     if source.type != value.type:
         return value
-    single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
+    single = {it: num(0) for it, extent in scope.axes if extent == 1}
     place: list[Scalar] = []
-    iters = iter(zip(scope.iters, scope.extents, strict=True))
+    iters = iter(scope.axes)
     for count in scope.groups or (1,) * len(scope.iters):
         position: Scalar = num(0)
         for _ in range(count):
@@ -304,7 +302,7 @@ def _read_through(value: Value) -> Value:
             return read(each.operand, index, other)
         if below.scope.dtype is not below.args[0].type.dtype:
             return read(each.operand, index, other)
-        if other is not None:
+        if other:
             if ranges is None:
                 ranges = _ranges(scope)
             # the value outside is that of the outer read only where the inner scope is not left
@@ -320,7 +318,7 @@ def _read_through(value: Value) -> Value:
             source = below.args[part.operand]
             if source not in args:
                 args.append(source)
-            return read(args.index(source), index, outside if other is None else other)
+            return read(args.index(source), index, other or outside)
 
         return substitute(inner, at, depth, of_inner)
 
@@ -336,7 +334,7 @@ def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
     scope, body = node.scope, node.scope.body
     if not isinstance(body, Read) or body.other is not None or scope.groups is not None:
         return False
-    sizes = dict(zip(scope.iters, scope.extents, strict=True))
+    sizes = dict(scope.axes)
     read_at: set[Iter] = set()
     for at, size in zip(body.index, node.args[body.operand].type.shape, strict=True):
         factor: Scalar = num(1)
@@ -352,7 +350,5 @@ def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
 
 
 def _ranges(scope: Scope) -> Ranges:
-    known: Ranges = {
-        it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
-    }
+    known: Ranges = {it: (0, extent - 1) for it, extent in scope.axes if isinstance(extent, int)}
     return {**sum_ranges(scope.body), **known}

@@ -17,7 +17,6 @@ from math import prod
 from dslc.ir.constants import FillRef, fill
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
-    AttrValue,
     Call,
     Constant,
     Graph,
@@ -130,17 +129,19 @@ class SizeNumbers:
     # ---- programs ----------------------------------------------------------------------------------------------
 
     def _node(self, node: Node, args: tuple[Value, ...], memo: dict[Scalar, Scalar]) -> tuple[Value, ...]:
-        types = [self._type(type) for type in node.types if type is not None]
+        types = [self._type(type) for type in node.types if type]
         if isinstance(node, Input):
             return (retyped(node, types[0]),)
         if isinstance(node, Call):
             # an attribute is a number of the model
-            if any(self._stands_for_a_size(part) for _, attr in node.attrs for part in _numbers(attr)):
+            if any(
+                isinstance(part, int | float | Fraction) and self._stands_for_a_size(part) for part in flat(node.attrs)
+            ):
                 raise NotSymbolic
             return call(node.op, args, node.attrs, tuple(types))
         if isinstance(node, ScopeNode):
             scope = node.scope
-            extents = tuple(self._dim(size) for size in scope.extents)
+            extents = tuple(map(self._dim, scope.extents))
             return (
                 scope_value(
                     Scope(extents, rebuild_body(scope.body, self._leaf, memo), scope.dtype, scope.groups), args
@@ -157,7 +158,7 @@ class SizeNumbers:
         return with_args(node, args)
 
     def _type(self, type: TensorType) -> TensorType:
-        return TensorType(type.dtype, tuple(self._dim(size) for size in type.shape))
+        return TensorType(type.dtype, tuple(map(self._dim, type.shape)))
 
     def _dim(self, size: Dim) -> Dim:
         if not isinstance(size, int) or not _is_large(size):
@@ -193,14 +194,10 @@ def _is_large(number: Number) -> bool:
 def _expressions(node: Node) -> Iterator[Scalar]:
     """The expressions of a node: its sizes and its body."""
     for type in node.types:
-        if type is not None:
+        if type:
             yield from (size for size in type.shape if isinstance(size, Scalar))
     if isinstance(node, Call):
         yield from (each for _, attr in node.attrs for each in flat(attr) if isinstance(each, Scalar))
     if isinstance(node, ScopeNode):
         yield from (size for size in node.scope.extents if isinstance(size, Scalar))
         yield node.scope.body
-
-
-def _numbers(attr: AttrValue) -> Iterator[Number]:
-    yield from (each for each in flat(attr) if isinstance(each, int | float | Fraction))

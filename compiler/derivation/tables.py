@@ -132,7 +132,7 @@ def _patterns(rules: Rules, op: OperatorDef) -> Iterator[OperatorPattern]:
                 found = [_pattern(op, choice) for choice in assumed(rules, op, ranks, level)]
             except _PROBLEMS:
                 continue
-            yield from (pattern for pattern in found if pattern is not None)
+            yield from (pattern for pattern in found if pattern)
             break
 
 
@@ -149,16 +149,16 @@ def _pattern(op: OperatorDef, choice: AssumedChoice) -> OperatorPattern | None:
         # broadcast along an axis: the iterators of another rank choice do that
         return None
     whole, kind, sums = rebuild(node.scope.body, _renamed), None, Iters()
-    extents = {it: unknown(as_scalar(extent)) for it, extent in zip(node.scope.iters, node.scope.extents, strict=True)}
+    extents = {it: unknown(as_scalar(extent)) for it, extent in node.scope.axes}
     total, outer = around(whole)
     body = whole
-    if total is not None:
+    if total:
         if total.where is not None or any(extent.free for extent in total.extents):
             return None
         kind, sums = total.kind, total.iters
-        extents.update(zip(total.iters, total.extents, strict=True))
+        extents.update(total.axes)
         body = total.body
-    parts = [*walk(body), *(() if outer is None else walk(outer))]
+    parts = [*walk(body), *(walk(outer) if outer else ())]
     reads = [part for part in parts if isinstance(part, Read) and part is not TOTAL]
     numbers = {k: args.index(arg) for k, arg in enumerate(node.args)}
     leaves = {numbers[each.operand]: each for each in reads}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
+from typing import TypeAlias
 
 from dslc.analysis.counts import known_flops
 from dslc.analysis.poly import scalar_of
@@ -24,6 +25,9 @@ from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
+#: a table, extents of iterators, and coefficients of those in windows
+SizedPattern: TypeAlias = tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]]
+
 ABOVE = 6  #: scopes over a reduction that are computed with it at most
 
 
@@ -38,7 +42,7 @@ def products_of(rules: Rules) -> tuple[str, ...]:
         ]  # fmt: skip
         patterns = ((name, pattern) for name in names for pattern in patterns_of(rules, name))
         cache[""] = tuple(
-            dict.fromkeys(name for name, one in patterns if one.kind == "sum" and one.outer is None and one.factors)
+            dict.fromkeys(name for name, one in patterns if one.kind == "sum" and not one.outer and one.factors)
         )
     found: tuple[str, ...] = cache[""]
     return found
@@ -60,7 +64,7 @@ def instances(
     """
     operands = Operands(views={} if views is None else views)
     view = view_of(value, operands)
-    if view is None:
+    if not view:
         return
     view = forward(view)
     targets = tuple(targets)
@@ -79,7 +83,7 @@ def missed(rules: Rules, value: Value, target: str) -> Miss | None:
     found: Miss | None = None
     operands = Operands()
     view = view_of(value, operands)
-    if view is None:
+    if not view:
         return Miss(MissReason.NO_PRODUCT)
     for made in _matched(rules, forward(view), _with_what_it_reads(value, operands), operands, target):
         if isinstance(made, Value):
@@ -101,7 +105,7 @@ def _with_what_it_reads(value: Value, operands: Operands) -> ScopeView | None:
         except TypeError:
             return None
     view = view_of(value, operands)
-    return view if view is not None and around(view.body)[1] is not None else None
+    return view if view and around(view.body)[1] else None
 
 
 def _matched(
@@ -116,8 +120,8 @@ def _matched(
                 # windows of one position along two dimensions are enough
                 continue
             found = False
-            view = plain if pattern.outer is None else joined
-            if view is None:
+            view = joined if pattern.outer else plain
+            if not view:
                 yield Miss(MissReason.NO_PRODUCT)
                 continue
             flat = False
@@ -143,7 +147,7 @@ def _is_flat(rules: Rules, made: Value) -> bool:
     return False
 
 
-def sizes_in(rules: Rules, node: Call) -> tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]] | None:
+def sizes_in(rules: Rules, node: Call) -> SizedPattern | None:
     """An operator's table at a call's sizes and attributes, as far as these are known.
 
     Returns: the table, extents of iterators, and coefficients of those in windows; None where it has no table of such operands.
@@ -154,11 +158,11 @@ def sizes_in(rules: Rules, node: Call) -> tuple[OperatorPattern, dict[Iter, int]
         ranks = [len(arg.type.shape) for arg in node.args]
         patterns = [each for each in patterns_of(rules, node.op) if [len(shape) for shape in each.shapes] == ranks]
         cache[key] = _sized(patterns[0], node) if patterns else None
-    found: tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]] | None = cache[key]
+    found: SizedPattern | None = cache[key]
     return found
 
 
-def _sized(pattern: OperatorPattern, node: Call) -> tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]]:
+def _sized(pattern: OperatorPattern, node: Call) -> SizedPattern:
     equations = [
         (size, as_scalar(own)) for shape, arg in zip(pattern.shapes, node.args, strict=True)
         for size, own in zip(shape, arg.type.shape, strict=True)

@@ -67,7 +67,7 @@ class Unknowns:
             if isinstance(value, Map):
                 each = found.put("maps", first.name, value)
                 declared = self.maps.get(first.name)
-                if declared is not None and value.box is not None:
+                if declared and value.box:
                     # the image; or of the preimage the part that nothing else says
                     for name in (id_of(declared.codomain), *_names(declared.domain)):
                         if name not in found.sets:
@@ -93,7 +93,7 @@ class Unknowns:
                         yield each
             case "nonzero_box", (term, domain):
                 box = nonzero_box(found.terms[id_of(term)], self._index_of(domain, found), self.operands)
-                if box is not None:
+                if box:
                     yield box
             case "nonzero_positions", (term, domain):
                 yield from self._positions(found.terms[id_of(term)], self._index_of(domain, found), found)
@@ -103,7 +103,7 @@ class Unknowns:
                 yield from self._guarded(found.terms[id_of(term)], self._index_of(domain, found), found)
             case "flattenings", (domain, *_):
                 flat = flattened(*self._index_of(domain, found), self.operands)
-                if flat is not None:
+                if flat:
                     yield flat
             case "groupings", (term, domain):
                 yield from self._grouped(wanted.name, found.terms[id_of(term)], self._index_of(domain, found)[0], found)
@@ -151,7 +151,7 @@ class Unknowns:
             for factor in sorted({*factors, *short}):
                 if listed or factor in short or factor in numbers:
                     parts = split(iters, box, k, factor, self.operands)
-                    if parts is not None:
+                    if parts:
                         splits.setdefault(factor, []).append(parts)
                         if factor in numbers:
                             beside.setdefault(k, (factor, parts))
@@ -163,7 +163,7 @@ class Unknowns:
         for k in range(len(iters) - 1):
             if any(_joins(index, iters[k], iters[k + 1], box.extents[k + 1]) for index in indexes):
                 whole = merged(iters, box, k, self.operands)
-                if whole is not None:
+                if whole:
                     yield whole
 
     def _short(self, extent: Scalar, near: Sequence[tuple[Iter, Scalar]], found: UnknownBindings) -> Sequence[int]:
@@ -224,7 +224,7 @@ class Unknowns:
         outer = tuple(it for each in sets for it in owners.get(each, ()) if it not in index)
         with suppress(Unfit):
             whole = groupings(term, index, outer, self._ranges(found), self.operands)
-            if whole is not None:
+            if whole:
                 yield whole
 
     def _guarded(self, term: UnknownTerm, index: Index, found: UnknownBindings) -> Iterator[Box]:

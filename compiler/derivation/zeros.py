@@ -74,7 +74,7 @@ def nonzero_box(term: UnknownTerm, index: tuple[Iters, Box], operands: Operands,
         if guard or not isinstance(factor, Read):
             continue
         zero = isinstance(factor.other, Num) and factor.other.value == 0
-        if not zero and not (beyond and factor.other is None):
+        if not zero and not (beyond and not factor.other):
             continue
         shape = operands.values[factor.operand].type.shape
         for at, size in zip(factor.index, shape, strict=True):
@@ -151,7 +151,7 @@ def cuts(body: Scalar, iters: Iters) -> set[tuple[int, int]]:
 def total(term: UnknownTerm, at: Ranges, operands: Operands) -> bool:
     """Return whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
     for node in walk(term.body):
-        if isinstance(node, Read) and node.other is None:
+        if isinstance(node, Read) and not node.other:
             if not in_bounds(node.index, operands.values[node.operand].type.shape, at):
                 return False
         elif isinstance(node, Reduce):

@@ -187,4 +187,4 @@ def sizes_of(op: Operator) -> tuple[int, ...] | str | None:
         return str(value)
     if not all(1 <= len(word) <= 9 and int(word) > 0 for word in words) or len(words) > 16:
         raise Clash(f"`{op.kind}` to the shape {value}")
-    return tuple(int(word) for word in words)
+    return tuple(map(int, words))

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -21,14 +20,13 @@ from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.prove.counterexample import text_of
 from dslc.prove.evidence.dependencies import current
 from dslc.prove.evidence.digest import rule_digest
-from dslc.prove.evidence.lock import LOCK, Lock, own_evidence, read_lock, stamp, write_lock
+from dslc.prove.evidence.lock import Lock, keep_verdicts, own_evidence, stamp
 from dslc.prove.guards import SEARCHED
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict, Verdict
 from dslc.semantics.definitions import SubstitutionDef
-from dslc.semantics.library import load_many
 from dslc.store import Store
 from dslc.syntax.printer import format_source
 
@@ -53,7 +51,7 @@ Outcome = Literal[
     "impossible",
     "open",
 ]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
 #: what is in the library under its own name
 LIVE: frozenset[Outcome] = frozenset({"proved", "guarded"})
 
@@ -93,11 +91,11 @@ class ImportedRule:
     @property
     def note(self) -> str:
         """A note on how the proved reading is narrower than the file's."""
-        mode = self.translation.mode if self.translation is not None else None
+        mode = self.translation.mode if self.translation else None
         if mode is None or self.outcome not in {"proved", "merged"}:
             return ""
         kernels = ["for the kernel sizes of the file only"] if mode.kernels else []
-        wrong = ["wrong for kernels or groups that its types leave out"] if self.wider is not None else []
+        wrong = ["wrong for kernels or groups that its types leave out"] if self.wider else []
         return "; ".join([*kernels, *wrong])
 
 
@@ -110,7 +108,7 @@ class Import:
 
     def counts(self) -> dict[Outcome, int]:
         found = Counter(rule.outcome for rule in self.rules)
-        return {outcome: found[outcome] for outcome in OUTCOMES}
+        return {outcome: found[outcome] for outcome in MEANING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +158,9 @@ def imported_text(result: Import, form: str, origin: str, library: str = "") -> 
         ]
     footer: list[str] = []
     for rule in result.rules:
-        if rule.outcome in {"rejected", "undecided", "impossible"} or rule.wider is not None:
+        if rule.outcome in {"rejected", "undecided", "impossible"} or rule.wider:
             footer += ["", *(f"# {line}".rstrip() for line in _explained(rule).splitlines())]
-    readings = [rule.translation for rule in proved if rule.translation is not None]
+    readings = [rule.translation for rule in proved if rule.translation]
     head = [*(f"# {line}" for line in header), *([f"library {library} 1.0.0"] if library else [])]
     return library_text(readings, "\n".join(head), "\n".join(footer) + "\n" if footer else "")
 
@@ -184,9 +182,9 @@ def _sum_of(text: str) -> str:
 
 def _explained(rule: ImportedRule) -> str:
     lines = [f"{rule.name}, rule {rule.number}, {rule.outcome}" + (f": {rule.reason}" if rule.reason else "")]
-    if rule.wider is not None:
+    if rule.wider:
         lines = [f"{rule.name}, rule {rule.number}, holds for the types above; it is wrong for others that it fits"]
-    elif rule.translation is not None:
+    elif rule.translation:
         lines.append(rule.translation.text)
     found = _counterexample(rule)
     if found is not None and found != rule.reason:
@@ -214,7 +212,7 @@ def as_json(result: Import) -> dict[str, object]:
                 "rule": rule.name,
                 "outcome": rule.outcome,
                 "reason": rule.reason,
-                "status": rule.verdict.status if rule.verdict is not None else None,
+                "status": rule.verdict.status if rule.verdict else None,
                 "note": rule.note,
                 "distributing_operators_left_out": rule.left_out,
                 "counterexample": _counterexample(rule),
@@ -282,8 +280,8 @@ class Deciding:
     def __enter__(self) -> Deciding:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._workers.__exit__(kind, error, at)
+    def __exit__(self, *_: object) -> None:
+        self._workers.__exit__()
 
     def run(self, pending: Iterable[Pending]) -> Iterator[ImportedRule]:
         """The rules as they are decided; those that are not until the end of the time are missing.
@@ -321,9 +319,9 @@ class Deciding:
     def _late(self) -> bool:
         return self._ends is not None and time.monotonic() >= self._ends
 
-    def _taken(self) -> list[ImportedRule]:
-        done, self._done = self._done, []
-        return done
+    def _taken(self) -> Iterator[ImportedRule]:
+        while self._done:
+            yield self._done.pop(0)
 
     def _step(self, steps: _Steps, answer: list[Verdict] | None) -> None:
         """Goes on with a rule, from its beginning without an answer: to what it wants next, or to its end."""
@@ -348,13 +346,13 @@ class Deciding:
 
         def found(reading: Translation, verdict: RuleVerdict) -> ImportedRule:
             outcome: Outcome = "guarded" if reading.guard else "proved"
-            wider = first if first is not None and first.status == "refuted" and outcome == "proved" else None
+            wider = first if first and first.status == "refuted" and outcome == "proved" else None
             return ImportedRule(one.number, one.name, outcome, reading.guard, reading, verdict, one.left_out, wider)
 
         for reading in one.readings:
             if unknown and "(G" in reading.text:
                 continue  # group counts are what proofs take long over
-            verdict = given if first is None and given is not None else (yield from self._proved(reading))
+            verdict = given if not first and given else (yield from self._proved(reading))
             if first is None and key is not None:
                 # the rules that waited for the first verdict on their equation
                 self._first[key] = verdict
@@ -366,7 +364,7 @@ class Deciding:
             unknown += verdict.status != "refuted"
             if unknown == MOST_OPEN:
                 break
-        assert first is not None
+        assert first
         if first.status == "refuted" and self._guards and unknown < MOST_OPEN and not _large(one.readings[0]):
             for reading in (yield from self._guarded(one.readings[0])):
                 verdict = yield from self._proved(reading)
@@ -384,7 +382,7 @@ class Deciding:
         """Chains of windows follow from the laws in milliseconds where they do; of the others the exact prover knows more."""
         digest = digest_of(reading)
         known = self._kept.verdict(digest)
-        if known is not None:
+        if known:
             return known
         verdicts: list[Verdict] = []
         stages = _LAWS_FIRST if reading.chained else _EXACT_FIRST
@@ -457,11 +455,11 @@ class KeptVerdicts:
 
     def __init__(self, folder: Path | None, limit: float) -> None:
         self._limit = limit
-        self._guards = None if folder is None else Store(folder / "guards")
-        self._proofs = None if folder is None else own_evidence(folder)
+        self._guards = Store(folder / "guards") if folder else None
+        self._proofs = own_evidence(folder) if folder else None
 
     def verdict(self, digest: str) -> RuleVerdict | None:
-        found = None if self._proofs is None else self._proofs.get(_NAME, digest)
+        found = self._proofs.get(_NAME, digest) if self._proofs else None
         return (
             None
             if found is None or not current(operators(), found)
@@ -470,33 +468,19 @@ class KeptVerdicts:
 
     def keep(self, verdict: RuleVerdict) -> None:
         # a process that ran out of memory says nothing of the next run
-        if self._proofs is not None and not any("process died" in one.reason for one in verdict.verdicts):
+        if self._proofs and not any("process died" in one.reason for one in verdict.verdicts):
             self._proofs.put([verdict])
 
     def guards(self, digest: str) -> tuple[str, ...] | None:
         """The guards that were found for a wrong rule."""
-        found = None if self._guards is None else self._guards.get_json(f"{stamp()}-{digest}")
+        found = self._guards.get_json(f"{stamp()}-{digest}") if self._guards else None
         return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
     def keep_guards(self, digest: str, guards: Sequence[str]) -> None:
-        if self._guards is not None:
+        if self._guards:
             self._guards.put_json(f"{stamp()}-{digest}", list(guards))
 
 
 def write_proofs(path: Path, imported: Sequence[ImportedRule]) -> str:
     """Puts the verdicts of a written library into the `dslc.lock` beside it: nothing is proved again. A note where it cannot."""
-    verdicts = {rule.name: rule.verdict for rule in imported if rule.outcome in LIVE}
-    place = path.resolve()
-    rules = load_many([path])
-    own = [sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == place]
-    new = {}
-    for sub in own:
-        verdict = verdicts.get(sub.syntax.name)
-        if verdict is not None:
-            new[sub.name] = replace(verdict, rule=sub.name, digest=rule_digest(rules, sub))
-    beside = place.parent / LOCK
-    if not new and not beside.exists():
-        return ""
-    libraries = {module.library for module in rules.modules if Path(module.file.source.path).resolve() == place}
-    others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] not in libraries}
-    return write_lock(beside, {**others, **new})
+    return keep_verdicts(path, {rule.name: rule.verdict for rule in imported if rule.outcome in LIVE and rule.verdict})

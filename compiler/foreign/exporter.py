@@ -124,8 +124,15 @@ def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
 
 @dataclass
 class _Side:
+    names: dict[str, RuleTensor]
+    ranks: dict[RuleTensor, int]
     operators: dict[Operator, int] = field(default_factory=dict)
-    names: dict[str, RuleTensor] = field(default_factory=dict)
+
+    def like(self, tensor: RuleTensor, other: RuleTensor) -> RuleTensor:
+        """A tensor that has the rank of another one, where that is known."""
+        if other in self.ranks:
+            self.ranks[tensor] = self.ranks[other]
+        return tensor
 
 
 class _Reader:
@@ -135,17 +142,17 @@ class _Reader:
         self._sub = sub
         self._left, self._right = left, right = sub.syntax.left, sub.syntax.right
         self.inputs: dict[str, int] = {}
-        self._ranks: dict[tuple[int, RuleTensor], int] = {}
+        self._ranks: dict[RuleTensor, int] = {}
         self._given: dict[int, str] = {}
         tags = [name for s in (*left, *right) if isinstance(s, t.Tags) for name in s.names]
         kernels = next((tag[8:] for tag in tags if re.fullmatch(r"kernels(_\d+x\d+)+", tag)), "")
-        self._kernels = [tuple(int(n) for n in each.split("x")) for each in kernels.split("_") if each]
+        self._kernels = [tuple(map(int, each.split("x"))) for each in kernels.split("_") if each]
         shuffles = next((tag[8:] for tag in tags if re.fullmatch(r"shuffle(_\d+)+", tag)), "")
         self._shuffles = [int(each) for each in shuffles.split("_") if each]
 
     def rule(self, name: str) -> ForeignRule:
         self._number_inputs()
-        source, target = self._side(0, self._left), self._side(1, self._right)
+        source, target = self._side(self._left), self._side(self._right)
         outputs = tuple(Output(source.names[o], target.names[o]) for o in self._sub.syntax.outputs)
         operators = self._with_kernels([*source.operators, *target.operators])
         at = len(source.operators)
@@ -154,10 +161,10 @@ class _Reader:
     def _number_inputs(self) -> None:
         taken: set[int] = set()
         for param in self._sub.syntax.params:
-            if param.star or param.default is not None:
+            if param.star or param.default:
                 raise InexpressibleCall("a list of tensors, or a tensor that may be left out", param.span)
             found = re.fullmatch(r"X(\d{1,6})", param.name)
-            if found is not None and int(found[1]) > 0 and -int(found[1]) not in taken:
+            if found and int(found[1]) > 0 and -int(found[1]) not in taken:
                 self.inputs[param.name] = -int(found[1])
                 taken.add(-int(found[1]))
         for param in self._sub.syntax.params:
@@ -166,66 +173,55 @@ class _Reader:
                 taken.add(number)
                 self.inputs[param.name] = number
                 self._given[number] = param.name
-            dims = param.type.dims if param.type is not None else None
+            dims = param.type.dims if param.type else None
             if dims is not None and not any(isinstance(dim, t.Pack) for dim in dims):
-                for side in (0, 1):
-                    self._ranks[side, RuleTensor(self.inputs[param.name])] = len(dims)
+                self._ranks[RuleTensor(self.inputs[param.name])] = len(dims)
 
-    def _side(self, number: int, statements: tuple[t.GraphStatement, ...]) -> _Side:
-        side = _Side(names={name: RuleTensor(at) for name, at in self.inputs.items()})
+    def _side(self, statements: tuple[t.GraphStatement, ...]) -> _Side:
+        side = _Side({name: RuleTensor(at) for name, at in self.inputs.items()}, dict(self._ranks))
         for statement in statements:
             if isinstance(statement, t.Bind):
-                first = self._expr(number, side, statement.value)
+                first = self._expr(side, statement.value)
                 for at, name in enumerate(statement.names):
-                    side.names[name] = replace(first, output=at) if len(statement.names) > 1 else first
-                    if (number, first) in self._ranks:
-                        self._ranks[number, side.names[name]] = self._ranks[number, first]
+                    side.names[name] = side.like(
+                        replace(first, output=at) if len(statement.names) > 1 else first, first
+                    )
             elif not isinstance(statement, t.Where | t.Tags | t.Verify):
                 raise InexpressibleCall(f"a statement of the kind `{statement.span.text.split()[0]}`", statement.span)
         return side
 
-    def _expr(self, number: int, side: _Side, expr: t.Expr) -> RuleTensor:
+    def _expr(self, side: _Side, expr: t.Expr) -> RuleTensor:
         if isinstance(expr, t.Name) and expr.id in side.names:
             return side.names[expr.id]
         if isinstance(expr, t.Field):
-            call = self._expr(number, side, expr.call)
+            call = self._expr(side, expr.call)
             assert isinstance(expr.call, t.Call)
             op = self._sub.module.lookup(expr.call.function)
             names = [param.name for param in op.syntax.outputs] if isinstance(op, OperatorDef) else []
-            tensor = replace(call, output=names.index(expr.name) if expr.name in names else 0)
-            if (number, call) in self._ranks:
-                self._ranks[number, tensor] = self._ranks[number, call]
-            return tensor
+            return side.like(replace(call, output=names.index(expr.name) if expr.name in names else 0), call)
         if not isinstance(expr, t.Call):
             raise InexpressibleCall("something else than operators and tensors", expr.span)
         op = self._sub.module.lookup(expr.function)
         kind = _BY_NAME.get(op.name) if isinstance(op, OperatorDef) else None
         if kind is None or not isinstance(op, OperatorDef):
             raise InexpressibleCall(f"the operator `{expr.function}`", expr.span)
-        inputs = tuple(self._expr(number, side, arg) for arg in expr.args)
+        inputs = tuple(self._expr(side, arg) for arg in expr.args)
         attrs = {k.name: k.value for k in expr.kwargs}
-        rank = next((self._ranks[number, each] for each in inputs if (number, each) in self._ranks), None)
+        rank = next((side.ranks[each] for each in inputs if each in side.ranks), None)
         found = Operator(kind, inputs, tuple(parameters(expr, kind, op.name, attrs, rank)))
         if kind == "transpose":
             shuffle = self._shuffles.pop(0) if self._shuffles else 0
             found = replace(found, parameters=(*found.parameters, ("outshuffle", shuffle)))
-        at = side.operators.setdefault(found, len(side.operators))
-        self._rank(number, found, RuleTensor(at), attrs)
-        return RuleTensor(at)
-
-    def _rank(self, number: int, op: Operator, tensor: RuleTensor, attrs: dict[str, t.Expr]) -> None:
+        result = RuleTensor(side.operators.setdefault(found, len(side.operators)))
         shape = attrs.get("shape")
-        if op.kind in _RANKS:
-            self._ranks[number, tensor] = _RANKS[op.kind]
+        if kind in _RANKS:
+            side.ranks[result] = _RANKS[kind]
         elif isinstance(shape, t.ListExpr) and not any(isinstance(e, t.Pack) for e in shape.elements):
-            self._ranks[number, tensor] = len(shape.elements)
-        elif op.kind in ("squeeze", "unsqueeze", "reshape") or op.kind in REDUCTIONS:
-            return
-        else:
-            alike = op.inputs[:1] if op.kind in ("mul", "prelu") else op.inputs
-            known = [self._ranks[number, each] for each in alike if (number, each) in self._ranks]
-            if known:
-                self._ranks[number, tensor] = known[0]
+            side.ranks[result] = len(shape.elements)
+        elif kind not in ("squeeze", "unsqueeze", "reshape", *REDUCTIONS):
+            alike = inputs[:1] if kind in ("mul", "prelu") else inputs
+            side.like(result, next((each for each in alike if each in side.ranks), result))
+        return result
 
     def _with_kernels(self, operators: list[Operator]) -> list[Operator]:
         """The kernel sizes that the rule's tags remember, where the rule leaves them open."""
@@ -320,7 +316,7 @@ def _along(call: t.Call, kind: str, attrs: Mapping[str, t.Expr]) -> Iterator[tup
     yield "axes", numbers[0] if len(numbers) == 1 else "_".join(map(str, numbers))
     if kind in REDUCTIONS:
         keep = attrs.get("keepdims")
-        if keep is not None and not (isinstance(keep, t.Name) and keep.id in ("true", "false")):
+        if keep and not (isinstance(keep, t.Name) and keep.id in ("true", "false")):
             raise InexpressibleCall("an attribute that is no constant", keep.span)
         yield "keep_dims", int(not (isinstance(keep, t.Name) and keep.id == "false"))
 
@@ -330,12 +326,12 @@ def _integers(expr: t.Expr | None, count: int, default: int | None, call: t.Call
         return [default] * count
     values = expr.elements if isinstance(expr, t.ListExpr) else (expr,) * count
     if len(values) != count or not all(isinstance(value, t.Int) for value in values):
-        raise InexpressibleCall("an attribute that is no number", expr.span if expr is not None else call.span)
+        raise InexpressibleCall("an attribute that is no number", expr.span if expr else call.span)
     return [value.value for value in values if isinstance(value, t.Int)]
 
 
 def _word(expr: t.Expr | None, words: tuple[str, ...], default: str, call: t.Call) -> str:
-    if expr is None:
+    if not expr:
         return default
     if not isinstance(expr, t.Str) or expr.value not in words:
         raise InexpressibleCall("an attribute that is no constant", expr.span)

@@ -124,6 +124,7 @@ AxisOrder = Literal["outer", "inner"]
 
 
 SUMS: tuple[int, ...] = (2, 3, 4)  #: equal arrays of a sum that is written out
+TELLING = 200  #: rules that tell how dimensions are counted
 
 # a sum over the batch of images that have copies: the batch stands for both, and this is no sum of its blocks
 _BESIDE_COPIES = "reduce_of_a_batch_with_copies"
@@ -138,7 +139,7 @@ def undistributed(rule: ForeignRule, order: AxisOrder = "outer") -> tuple[Foreig
     axes = _axes(rule, order)
     source, target = _Side(rule.source, axes), _Side(rule.target, axes)
     outputs = tuple(Output(source.place(each.source), target.place(each.target)) for each in rule.outputs)
-    left = sum(op.kind in PARALLEL for op in (*rule.source, *rule.target))
+    left = sum(op.kind in PARALLEL for op in rule.operators)
     left -= sum(op.kind in PARALLEL for op in (*source.kept, *target.kept))
     outputs = tuple(each for each in outputs if each.source != each.target or each.source.operator >= 0)
     return replace(rule, source=tuple(source.kept), target=tuple(target.kept), outputs=outputs), max(left, 0)
@@ -172,7 +173,7 @@ class _Axes:
 def _axes(rule: ForeignRule, order: AxisOrder) -> _Axes:
     if order == "outer":
         return _Axes(order, 0, None)
-    dimensions = [value for op in (*rule.source, *rule.target) if isinstance(value := op.get("parallel_dim"), int)]
+    dimensions = [value for op in rule.operators if isinstance(value := op.get("parallel_dim"), int)]
     images = any(kind in _OF_IMAGES for kind in rule.kinds()) or max(dimensions, default=0) >= 3
     return _Axes(order, 4, 4, 4 in dimensions) if images else _Axes(order, 2, 3)
 
@@ -209,7 +210,7 @@ class _Side:
         if op.kind == "reduce" and copies and self._partial(inner):
             return self.place(inner)
         copied = self._copied(op) if op.kind == "reduce" else None
-        if copied is not None and isinstance(degree, int) and degree in SUMS:
+        if copied and isinstance(degree, int) and degree in SUMS:
             return self._sum(self.place(copied), degree)
         if op.kind not in {"replicate", "reduce"}:
             return self.place(inner, read)
@@ -254,7 +255,7 @@ class _Side:
         while tensor.operator >= 0 and self._moves(tensor, {"partition", "combine"}):
             (tensor,) = self.operators[tensor.operator].inputs
         op = self.operators[tensor.operator] if tensor.operator >= 0 else None
-        if op is None or op.kind not in _PRODUCTS or not op.inputs or op.get("acti") not in (None, 0):
+        if not op or op.kind not in _PRODUCTS or not op.inputs or op.get("acti") not in (None, 0):
             return False
         tensor, wanted = op.inputs[0], self.axes.inner(op.kind)
         while tensor.operator >= 0 and self._moves(tensor, {"partition", "replicate"}):
@@ -265,7 +266,7 @@ class _Side:
         return False
 
 
-def axis_order(rules: Sequence[ForeignRule], most: int = 200) -> AxisOrder:
+def axis_order(rules: Sequence[ForeignRule]) -> AxisOrder:
     """The order in which a file counts parallel dimensions: as more rules fit that join or multiply copies and sums."""
     from dslc.foreign.shape_inference import Mode, Typing, UnknownOperator
     from dslc.foreign.shapes import Clash
@@ -275,9 +276,8 @@ def axis_order(rules: Sequence[ForeignRule], most: int = 200) -> AxisOrder:
         for rule in rules
         if {"replicate", "reduce"} & {*rule.kinds()} and {"concat", "split", "linear", "conv2d"} & {*rule.kinds()}
     ]
-    step = max(1, len(telling) // most)
     counts: dict[AxisOrder, int] = {"outer": 0, "inner": 0}
-    for rule in telling[::step]:
+    for rule in telling[:: max(1, len(telling) // TELLING)]:
         for order in counts:
             try:
                 Typing(undistributed(rule, order)[0], Mode())

@@ -17,7 +17,7 @@ from dslc.foreign.duplicates import Seen
 from dslc.foreign.flexflow import AxisOrder, axis_order, undistributed
 from dslc.foreign.reverses import documented, merged
 from dslc.foreign.rule import MOST_BYTES as RULE_MOST_BYTES
-from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor, damaged
+from dslc.foreign.rule import ForeignRule, Operator, Operators, Output, RuleTensor, damaged
 from dslc.foreign.shape_inference import Mode, Typing, UnknownOperator, rank_of_products
 from dslc.foreign.shapes import (
     Clash,
@@ -32,7 +32,7 @@ from dslc.foreign.shapes import (
     Windows,
     value_of,
 )
-from dslc.foreign.translation import tensor_names, translations
+from dslc.foreign.translation import Translation, tensor_names, translations
 
 WIDTH = 110  #: characters of a line of documentation
 
@@ -126,8 +126,8 @@ class _Reader:
     def _read(self, number: int, rule: ForeignRule, left_out: int) -> Pending | ImportedRule:
         name = self._names[number]
 
-        def told(outcome: Outcome, reason: str) -> ImportedRule:
-            return ImportedRule(number, name, outcome, reason, left_out=left_out)
+        def told(outcome: Outcome, reason: str, reading: Translation | None = None) -> ImportedRule:
+            return ImportedRule(number, name, outcome, reason, reading, left_out=left_out)
 
         if left_out and (not rule.source or all(output.source.operator < 0 for output in rule.outputs)):
             return told("distribution", "the source distributes tensors and computes nothing")
@@ -149,12 +149,10 @@ class _Reader:
             where = misfit(rule, tensor_names(rule))
             return told("impossible" if where is None else "rejected", where or str(problem))
         if self._seen.one_graph(rule, readings[0]):
-            return ImportedRule(
-                number, name, "distribution" if left_out else "same", "", readings[0], left_out=left_out
-            )
+            return told("distribution" if left_out else "same", "", readings[0])
         other = self._seen.other(name, rule, readings[0])
         if other is not None:
-            return ImportedRule(number, name, "duplicate", other, readings[0], left_out=left_out)
+            return told("duplicate", other, readings[0])
         return Pending(number, name, readings, left_out)
 
 
@@ -167,24 +165,30 @@ def misfit(rule: ForeignRule, names: dict[int, str]) -> str | None:
 
     None where the source fits no shapes either, or the target fits at the sizes that were tried.
     """
-    source = replace(rule, target=rule.source, outputs=tuple(Output(each.source, each.source) for each in rule.outputs))
-    target = replace(rule, source=rule.target, outputs=tuple(Output(each.target, each.target) for each in rule.outputs))
     rank = rank_of_products(rule)
+
+    def typed(side: Operators, results: Sequence[RuleTensor], inputs: dict[int, Shape]) -> Typing:
+        alone = replace(rule, source=side, target=side, outputs=tuple(Output(each, each) for each in results))
+        return Typing(alone, Mode(), inputs=dict(inputs), products=rank)
+
+    def given(side: Operators, results: Sequence[RuleTensor]) -> str:
+        known = typed(side, results, shapes)
+        return " and ".join(_text(known.unifier, known.of(0, each)) for each in results)
+
+    sources, targets = ([getattr(each, end) for each in rule.outputs] for end in ("source", "target"))
     try:
-        alone = Typing(source, Mode(), products=rank)
+        alone = typed(rule.source, sources, {})
         shapes = _numbers(alone)
-        known = Typing(source, Mode(), inputs=dict(shapes), products=rank)
-        wanted = [_text(known.unifier, known.of(0, each.source)) for each in rule.outputs]
+        wanted = given(rule.source, sources)
     except Clash:
         return None
     at = ", ".join(f"{names[k]}: {_text(alone.unifier, shape)}" for k, shape in shapes.items())
-    start = f"with {at} the source gives {' and '.join(wanted)}"
+    start = f"with {at} the source gives {wanted}"
     try:
-        other = Typing(target, Mode(), inputs=dict(shapes), products=rank)
-        found = [_text(other.unifier, other.of(1, each.target)) for each in rule.outputs]
+        found = given(rule.target, targets)
     except Clash as problem:
         return f"{start}; the target does not fit there: {problem}"
-    return f"{start}, the target {' and '.join(found)}" if found != wanted else None
+    return f"{start}, the target {found}" if found != wanted else None
 
 
 def _numbers(typing: Typing) -> dict[int, Shape]:
@@ -199,7 +203,7 @@ def _numbers(typing: Typing) -> dict[int, Shape]:
             case SizeProduct(first, second):
                 return SizeProduct(number(first), number(second))
             case Sum(parts):
-                return Sum(tuple(number(part) for part in parts))
+                return Sum(tuple(map(number, parts)))
             case Windows(size, kernel, stride, same):
                 return Windows(number(size), number(kernel), stride, same)
             case other:
@@ -247,7 +251,7 @@ def names_of(rules: Sequence[ForeignRule]) -> list[str]:
 
 def described(rule: ForeignRule) -> str:
     """A sentence about the operators that go and come."""
-    before, after = (Counter(_short(op.kind) for op in side) for side in (rule.source, rule.target))
+    before, after = (Counter(_short(op.kind) for op in side) for side in rule.sides)
     gone, come = before - after, after - before
     if not gone and not come:
         return "the same operators, arranged in another way."
@@ -262,7 +266,8 @@ def _listed(operators: Counter[str]) -> str:
 
 
 def _stem(rule: ForeignRule) -> str:
-    left, right = ([_words(side, root) for root in dict.fromkeys(roots)] for side, roots in _sides(rule))
+    left = [_words(rule.source, root) for root in dict.fromkeys(output.source for output in rule.outputs)]
+    right = [_words(rule.target, root) for root in dict.fromkeys(output.target for output in rule.outputs)]
     if len(left) > 1:
         return f"merge_{_several([_top(rule.source, output.source) for output in rule.outputs])}"[:LONGEST].rstrip("_")
     if right == ["input"]:
@@ -274,15 +279,6 @@ def _stem(rule: ForeignRule) -> str:
     if len(name) > LONGEST and left:
         name = f"{_top(rule.source, rule.outputs[0].source)}_to_{_top(rule.target, rule.outputs[0].target)}"
     return name[:LONGEST].rstrip("_")
-
-
-def _sides(
-    rule: ForeignRule,
-) -> tuple[tuple[tuple[Operator, ...], list[RuleTensor]], tuple[tuple[Operator, ...], list[RuleTensor]]]:
-    return (
-        (rule.source, [output.source for output in rule.outputs]),
-        (rule.target, [output.target for output in rule.outputs]),
-    )
 
 
 def _words(side: Sequence[Operator], tensor: RuleTensor) -> str:

@@ -33,7 +33,7 @@ def merged(found: Sequence[ImportedRule], rules: Sequence[ForeignRule]) -> list[
         rules: by number.
     """
     out = {rule.number: rule for rule in found}
-    live = [rule for rule in found if rule.outcome in LIVE and rule.translation is not None]
+    live = [rule for rule in found if rule.outcome in LIVE and rule.translation]
     seen = Seen()
     by_form: dict[object, list[ImportedRule]] = {}
     for rule in live:
@@ -45,7 +45,7 @@ def merged(found: Sequence[ImportedRule], rules: Sequence[ForeignRule]) -> list[
             if other.number < rule.number or out[other.number] is not other:
                 continue
             text = _joined(rule, other, rules)
-            if text is not None:
+            if text:
                 bounded = other.verdict is not None and other.verdict.status == "bounded"
                 verdict = other.verdict if bounded else rule.verdict
                 out[rule.number] = replace(rule, translation=text, verdict=verdict)
@@ -58,7 +58,7 @@ def merged(found: Sequence[ImportedRule], rules: Sequence[ForeignRule]) -> list[
 def _joined(rule: ImportedRule, other: ImportedRule, rules: Sequence[ForeignRule]) -> Translation | None:
     """The reading of a rule for both directions, where `other` is exactly its reverse; None where it is not."""
     first, second = rule.translation, other.translation
-    if first is None or second is None or rule.outcome != other.outcome or first.guard != second.guard:
+    if not first or not second or rule.outcome != other.outcome or first.guard != second.guard:
         return None
     there, back = rules[rule.number], rules[other.number]
     if _parameters(there.source) != _parameters(back.target) or _parameters(there.target) != _parameters(back.source):
@@ -151,7 +151,7 @@ def reverse_of(sub: SubstitutionDef) -> tuple[str, tuple[int, ...]] | None:
     name = next((found[1] for tag in tags if (found := _NAME.fullmatch(tag))), None)
     inputs = next((found[1] for tag in tags if (found := _INPUTS.fullmatch(tag))), None)
     everything = tuple(range(len(syntax.params)))
-    order = everything if inputs is None else tuple(int(each) for each in inputs[1:].split("_"))
+    order = everything if inputs is None else tuple(map(int, inputs[1:].split("_")))
     return None if name is None or tuple(sorted(order)) != everything else (name, order)
 
 

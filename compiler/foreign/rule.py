@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dslc.errors import Diagnostic, DslcError
 
@@ -31,6 +32,10 @@ class Operator:
         return next((value for name, value in self.parameters if name == key), None)
 
 
+#: one side of a rule, each operator behind those that it reads
+Operators: TypeAlias = tuple[Operator, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """A tensor of the source that a tensor of the target replaces."""
@@ -44,10 +49,18 @@ class ForeignRule:
     """One substitution; nothing that a file says is lost. `names` are those of free inputs, where the format has names."""
 
     name: str
-    source: tuple[Operator, ...]
-    target: tuple[Operator, ...]
+    source: Operators
+    target: Operators
     outputs: tuple[Output, ...]
     names: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def sides(self) -> tuple[Operators, Operators]:
+        return self.source, self.target
+
+    @property
+    def operators(self) -> Operators:
+        return *self.source, *self.target
 
     def problem(self) -> str | None:
         """The reason for which this is no substitution; None where it is one: tensors exist, operators come after what they read."""
@@ -68,16 +81,12 @@ class ForeignRule:
 
     def inputs(self) -> tuple[int, ...]:
         """The free inputs, in the order of their first use."""
-        found: dict[int, None] = {}
-        for side in (self.source, self.target):
-            for op in side:
-                found.update((tensor.operator, None) for tensor in op.inputs if tensor.operator < 0)
-        for output in self.outputs:
-            found.update((t.operator, None) for t in (output.source, output.target) if t.operator < 0)
-        return tuple(found)
+        tensors = [tensor for op in self.operators for tensor in op.inputs]
+        tensors += [tensor for output in self.outputs for tensor in (output.source, output.target)]
+        return tuple(dict.fromkeys(tensor.operator for tensor in tensors if tensor.operator < 0))
 
     def kinds(self) -> Iterator[str]:
-        return (op.kind for op in (*self.source, *self.target))
+        return (op.kind for op in self.operators)
 
 
 MOST_BYTES = 1 << 28  #: bytes of a file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dslc.foreign.counterparts import (
@@ -57,8 +58,8 @@ class Typing:
     mode: Mode
     unifier: Unifier = field(default_factory=Unifier)
     inputs: dict[int, Shape] = field(default_factory=dict)
-    #: (side, operator, output)
-    results: dict[tuple[int, int, int], Shape] = field(default_factory=dict)
+    #: (side, operator) -> its outputs
+    results: dict[tuple[int, int], Sequence[Shape]] = field(default_factory=dict)
     #: (side, operator) -> the dimensions that its attributes state: a kernel, the sizes of a split, of a constant
     stated: dict[tuple[int, int], tuple[Dim, ...]] = field(default_factory=dict)
     kernels: dict[tuple[str, int], Size] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class Typing:
     _named: dict[str, Shape] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for side, operators in enumerate((self.rule.source, self.rule.target)):
+        for side, operators in enumerate(self.rule.sides):
             for at, op in enumerate(operators):
                 self._operator(side, at, op)
         self.elements = element_types(self.rule)
@@ -85,13 +86,10 @@ class Typing:
     def of(self, side: int, tensor: RuleTensor) -> Shape:
         if tensor.operator < 0:
             return self.inputs.setdefault(tensor.operator, Shape((), DimensionRow()))
-        shape = self.results.get((side, tensor.operator, tensor.output))
-        if shape is None:
+        shapes = self.results[side, tensor.operator]
+        if tensor.output >= len(shapes):
             raise Clash(f"operator {tensor.operator} has no output {tensor.output}")
-        return shape
-
-    def _of_rank(self, side: int, tensor: RuleTensor, dims: tuple[Dim, ...]) -> None:
-        self.unifier.equal_shapes(self.of(side, tensor), Shape(dims))
+        return shapes[tensor.output]
 
     def _operator(self, side: int, at: int, op: Operator) -> None:
         kind = op.kind
@@ -99,78 +97,80 @@ class Typing:
             raise UnknownOperator(kind)
         if len(op.inputs) not in ARITY[kind]:
             raise Clash(f"`{kind}` has {len(op.inputs)} tensors")
-        here = (side, at, 0)
+        args = [self.of(side, tensor) for tensor in op.inputs]
+        self.results[side, at] = self._results(side, at, op, args)
+
+    def _results(self, side: int, at: int, op: Operator, args: Sequence[Shape]) -> Sequence[Shape]:
+        """The shapes of the results, once those of the arguments are what the operator wants."""
+        kind = op.kind
+
+        def wants(argument: int, *dims: Dim) -> None:
+            self.unifier.equal_shapes(args[argument], Shape(dims))
+
         if kind in POINTWISE:
-            shape = self.of(side, op.inputs[0]) if op.inputs else Shape((), DimensionRow())
-            for other in op.inputs[1:]:
-                self.unifier.equal_shapes(shape, self.of(side, other))
-            self.results[here] = shape
-        elif kind == "mul":
-            self._of_rank(side, op.inputs[1], ())
-            self.results[here] = self.of(side, op.inputs[0])
-        elif kind in ("matmul", "linear"):
+            for other in args[1:]:
+                self.unifier.equal_shapes(args[0], other)
+            return args[:1]
+        if kind == "mul":
+            wants(1)
+            return args[:1]
+        if kind in ("matmul", "linear"):
             m, k, n = Size("M"), Size("K"), Size("N")
             batch = self._batch(kind)
-            self._of_rank(side, op.inputs[0], (*batch, m, k))
-            self._of_rank(side, op.inputs[1], (*batch, k, n) if kind == "matmul" else (*batch, n, k))
-            self.results[here] = Shape((*batch, m, n))
-        elif kind == "transpose":
+            wants(0, *batch, m, k)
+            wants(1, *batch, *((k, n) if kind == "matmul" else (n, k)))
+            return (Shape((*batch, m, n)),)
+        if kind == "transpose":
             order = permutation(op)
-            dims = tuple(Size("MNHW"[k] if len(order) <= 4 else "D") for k in range(len(order)))
-            self._of_rank(side, op.inputs[0], dims)
-            self.results[here] = Shape(tuple(dims[k] for k in order))
-        elif kind == "conv2d":
-            self._convolution(side, at, op)
-        elif kind in POOLS:
-            n, c, h, w = Size("N"), Size("C"), Size("H"), Size("W")
-            self._of_rank(side, op.inputs[0], (n, c, h, w))
+            dims = [Size("MNHW"[k] if len(order) <= 4 else "D") for k in range(len(order))]
+            wants(0, *dims)
+            return (Shape(tuple(dims[k] for k in order)),)
+        if kind == "conv2d":
+            return self._convolution(side, at, op, wants)
+        if kind in POOLS:
+            n, c, h, w = map(Size, "NCHW")
+            wants(0, n, c, h, w)
+            kernel = self.stated[side, at] = self._kernel(op)
+            return (Shape((n, c, *self._windows(op, (h, w), kernel))),)
+        if kind == "enlarge":
+            f, c, r, s = map(Size, "FCRS")
+            wants(0, f, c, r, s)
             kernel = self._kernel(op)
-            self.stated[side, at] = kernel
-            self.results[here] = Shape((n, c, *self._windows(op, (h, w), kernel)))
-        elif kind == "enlarge":
-            f, c, r, s = Size("F"), Size("C"), Size("R"), Size("S")
-            self._of_rank(side, op.inputs[0], (f, c, r, s))
-            kernel = self._kernel(op)
-            if len(op.inputs) == 2:
+            if len(args) == 2:
                 kernel = (Size("R"), Size("S"))
-                self._of_rank(side, op.inputs[1], (Size("F"), Size("C"), *kernel))
+                wants(1, Size("F"), Size("C"), *kernel)
             self.stated[side, at] = (*kernel, r, s)
-            self.results[here] = Shape((f, c, *kernel))
-        elif kind in ("replicate", "reduce"):
-            self._copies(side, at, op)
-        elif kind == "merge_gconv":
+            return (Shape((f, c, *kernel)),)
+        if kind in ("replicate", "reduce"):
+            return self._copies(op, args[0])
+        if kind == "merge_gconv":
             # as many parts of the filters as groups become one, each with zeros at the channels of the others
-            count, f, c, r, s = Number(count_of(op)), Size("F"), Size("C"), Size("R"), Size("S")
-            self._of_rank(side, op.inputs[0], (SizeProduct(count, f), c, r, s))
-            self.results[here] = Shape((SizeProduct(count, f), SizeProduct(count, c), r, s))
-        elif kind in NORMS or kind == "broadcast_add":
-            self._norm(side, at, op)
-        elif kind == "prelu":
-            self.results[here] = self.of(side, op.inputs[0])
-            self.of(side, op.inputs[1])
-        elif kind in OPEN:
-            self.of(side, op.inputs[0])
-            for output in range(2 if kind == "topk" else 1):
-                self.results[side, at, output] = Shape((), DimensionRow())
-        elif kind == "reshape":
-            self._reshape(side, at, op)
-        elif kind in ("squeeze", "unsqueeze") or kind in REDUCTIONS:
-            self._axes(side, at, op)
-        elif kind == "concat":
-            self._concat(side, at, op)
-        elif kind == "split":
-            self._split(side, at, op)
-        elif kind == "constant_imm":
-            n = Size("N")
-            self.stated[side, at] = (n,)
-            self.results[here] = Shape((n, n))
-        elif kind == "constant_one":
-            self.results[here] = Shape((), DimensionRow())
-        else:
-            c = Size("C")
-            kernel = self._kernel(op)
-            self.stated[side, at] = (c, *kernel)
-            self.results[here] = Shape((c, Number(1) if kind == "constant_pool" else c, *kernel))
+            count, (f, c, r, s) = Number(count_of(op)), map(Size, "FCRS")
+            wants(0, SizeProduct(count, f), c, r, s)
+            return (Shape((SizeProduct(count, f), SizeProduct(count, c), r, s)),)
+        if kind in NORMS or kind == "broadcast_add":
+            return self._norm(op, wants)
+        if kind == "prelu":
+            return args[:1]
+        if kind in OPEN:
+            return [Shape((), DimensionRow()) for _ in range(2 if kind == "topk" else 1)]
+        if kind == "reshape":
+            return (self._reshaped(op),)
+        if kind in ("squeeze", "unsqueeze") or kind in REDUCTIONS:
+            return self._axes(op, args[0])
+        if kind == "concat":
+            return self._concat(op, args)
+        if kind == "split":
+            return self._split(side, at, op, args[0])
+        if kind == "constant_imm":
+            self.stated[side, at] = (Size("N"),)
+            return (Shape(self.stated[side, at] * 2),)
+        if kind == "constant_one":
+            return (Shape((), DimensionRow()),)
+        c = Size("C")
+        kernel = self._kernel(op)
+        self.stated[side, at] = (c, *kernel)
+        return (Shape((c, Number(1) if kind == "constant_pool" else c, *kernel)),)
 
     def _batch(self, kind: str) -> tuple[Size, ...]:
         if self.mode.batched:
@@ -178,7 +178,7 @@ class Typing:
         rank = self.products or rank_of_products(self.rule)
         return tuple(Size("B") for _ in range(rank - 2)) if kind == "linear" else ()
 
-    def _copies(self, side: int, at: int, op: Operator) -> None:
+    def _copies(self, op: Operator, shape: Shape) -> Sequence[Shape]:
         axis, rank, degree = axis_of(op), op.get("numdim"), op.get("degree")
         if not isinstance(degree, int) or not 1 <= degree <= 1 << 16:
             raise Clash(f"`{op.kind}` of degree {degree}")
@@ -186,42 +186,34 @@ class Typing:
         back = tuple(Size("E") for _ in range(rank - axis - 1)) if isinstance(rank, int) else ()
         tail = None if isinstance(rank, int) else DimensionRow()
         one, many = Shape((*front, size, *back), tail), Shape((*front, SizeProduct(Number(degree), size), *back), tail)
-        self.unifier.equal_shapes(self.of(side, op.inputs[0]), one if op.kind == "replicate" else many)
-        self.results[side, at, 0] = many if op.kind == "replicate" else one
+        given, made = (one, many) if op.kind == "replicate" else (many, one)
+        self.unifier.equal_shapes(shape, given)
+        return (made,)
 
-    def _norm(self, side: int, at: int, op: Operator) -> None:
+    def _norm(self, op: Operator, wants: Callable[..., None]) -> Sequence[Shape]:
         """The first tensor has channels, the others a number for each; a kernel has a filter for each instead."""
         if op.get("epsilon") is not None:
             raise Clash(f"`{op.kind}` with the epsilon {op.get('epsilon')}: parameters are integers")
         c = Size("C")
-        rest = op.inputs
-        if op.kind == "fuse_conv_batchnorm_bias":
-            self.results[side, at, 0] = Shape((c,))
-        else:
-            first, *rest_of = op.inputs
-            rest = tuple(rest_of)
-            if op.kind in ("batchnorm", "broadcast_add"):
-                dims = (Size("N"), c, Size("H"), Size("W"))
-            else:
-                dims = (c, Size("P"), Size("R"), Size("S"))
-            self._of_rank(side, first, dims)
-            self.results[side, at, 0] = Shape(dims)
-        for tensor in rest:
-            self._of_rank(side, tensor, (c,))
+        dims: tuple[Dim, ...] = (c,)
+        if op.kind in ("batchnorm", "broadcast_add"):
+            dims = (Size("N"), c, Size("H"), Size("W"))
+        elif op.kind != "fuse_conv_batchnorm_bias":
+            dims = (c, Size("P"), Size("R"), Size("S"))
+        wants(0, *dims)
+        for at in range(1, len(op.inputs)):
+            wants(at, c)
+        return (Shape(dims),)
 
-    def _reshape(self, side: int, at: int, op: Operator) -> None:
-        """To a shape of numbers, or to one that the rest of the rule says; one name stands for one shape."""
+    def _reshaped(self, op: Operator) -> Shape:
+        """A shape of numbers, or one that the rest of the rule says; one name stands for one shape."""
         sizes = sizes_of(op)
         if isinstance(sizes, tuple):
-            shape = Shape(tuple(Number(size) for size in sizes))
-        elif sizes is None:
-            shape = Shape((), DimensionRow())
-        else:
-            shape = self._named.setdefault(sizes, Shape((), DimensionRow()))
-        self.of(side, op.inputs[0])
-        self.results[side, at, 0] = shape
+            return Shape(tuple(map(Number, sizes)))
+        shape = Shape((), DimensionRow())
+        return shape if sizes is None else self._named.setdefault(sizes, shape)
 
-    def _axes(self, side: int, at: int, op: Operator) -> None:
+    def _axes(self, op: Operator, shape: Shape) -> Sequence[Shape]:
         """Squeezed and reduced axes go or get the size 1, unsqueezed ones come in."""
         axes, tail = axes_of(op), DimensionRow()
         one: list[Dim] = []
@@ -236,8 +228,8 @@ class Typing:
             if op.kind in REDUCTIONS and keeps_axes(op):
                 one.append(Number(1))
         first, second = (many, one) if op.kind != "unsqueeze" else (one, many)
-        self.unifier.equal_shapes(self.of(side, op.inputs[0]), Shape(tuple(first), tail))
-        self.results[side, at, 0] = Shape(tuple(second), tail)
+        self.unifier.equal_shapes(shape, Shape(tuple(first), tail))
+        return (Shape(tuple(second), tail),)
 
     def _groups(self, side: int, number: int) -> Dim:
         if number not in self.mode.grouped:
@@ -247,24 +239,24 @@ class Typing:
             return SizeProduct(Size("G"), Number(counts.pop()))
         return Size("G")
 
-    def _convolution(self, side: int, at: int, op: Operator) -> None:
+    def _convolution(self, side: int, at: int, op: Operator, wants: Callable[..., None]) -> Sequence[Shape]:
         number, self._convolutions = self._convolutions, self._convolutions + 1
         groups = self._groups(side, number)
-        n, c, h, w, f, r, s = (Size(name) for name in "NCHWFRS")
-        for name, dim in (("kernel_h", r), ("kernel_w", s)):
+        n, c, h, w, f, r, s = map(Size, "NCHWFRS")
+        for name, dim in (("kernel_h", r), ("kernel_w", s)) if self.mode.kernels == 2 else ():
             value = op.get(name)
-            if self.mode.kernels == 2:
-                self.unifier.equal(dim, Number(value if isinstance(value, int) else 3))
-        self._of_rank(side, op.inputs[0], (n, SizeProduct(groups, c), h, w))
-        self._of_rank(side, op.inputs[1], (SizeProduct(groups, f), c, r, s))
+            self.unifier.equal(dim, Number(value if isinstance(value, int) else 3))
+        filters = SizeProduct(groups, f)
+        wants(0, n, SizeProduct(groups, c), h, w)
+        wants(1, filters, c, r, s)
         self.stated[side, at] = (r, s)
-        self.results[side, at, 0] = Shape((n, SizeProduct(groups, f), *self._windows(op, (h, w), (r, s))))
+        return (Shape((n, filters, *self._windows(op, (h, w), (r, s)))),)
 
     def _windows(self, op: Operator, sizes: tuple[Dim, Dim], kernel: tuple[Dim, ...]) -> tuple[Dim, ...]:
         if self.mode.free and is_open(op):
             return tuple(Windows(n, k, 0, False) for n, k in zip(sizes, kernel, strict=True))
         same = padding(op) == "same"
-        return tuple(Windows(n, k, stride, same) for n, k, stride in zip(sizes, kernel, strides(op), strict=True))
+        return tuple(map(Windows, sizes, kernel, strides(op), (same, same)))
 
     def _kernel(self, op: Operator) -> tuple[Dim, ...]:
         """One size for every number that the rule names, unless kernels are those numbers."""
@@ -279,7 +271,7 @@ class Typing:
             out.append(Number(value) if self.mode.kernels else self.kernels.setdefault((key, value), Size(letter)))
         return tuple(out)
 
-    def _concat(self, side: int, at: int, op: Operator) -> None:
+    def _concat(self, op: Operator, args: Sequence[Shape]) -> Sequence[Shape]:
         axis, rank = axis_of(op), op.get("numdim")
         if len(op.inputs) < 2:
             raise Clash("a concatenation of one tensor")
@@ -288,23 +280,22 @@ class Typing:
         front = tuple(Size("ABDE"[k] if axis <= 4 else "A") for k in range(axis))
         back = tuple(Size("D") for _ in range(rank - axis - 1)) if rank is not None else ()
         tail = DimensionRow() if rank is None else None
-        joined = tuple(Size("P") for _ in op.inputs)
-        for tensor, size in zip(op.inputs, joined, strict=True):
-            self.unifier.equal_shapes(self.of(side, tensor), Shape((*front, size, *back), tail))
-        self.results[side, at, 0] = Shape((*front, Sum(joined), *back), tail)
+        joined = tuple(Size("P") for _ in args)
+        for shape, size in zip(args, joined, strict=True):
+            self.unifier.equal_shapes(shape, Shape((*front, size, *back), tail))
+        return (Shape((*front, Sum(joined), *back), tail),)
 
-    def _split(self, side: int, at: int, op: Operator) -> None:
+    def _split(self, side: int, at: int, op: Operator, shape: Shape) -> Sequence[Shape]:
         axis, count = axis_of(op), op.get("num_outputs")
         count = 2 if count is None else count
         if not isinstance(count, int) or not 2 <= count <= 16:
             raise Clash(f"a split into {count}")
         front, tail, cut = tuple(Size("A") for _ in range(axis)), DimensionRow(), Size("P")
-        self.unifier.equal_shapes(self.of(side, op.inputs[0]), Shape((*front, cut), tail))
+        self.unifier.equal_shapes(shape, Shape((*front, cut), tail))
         parts = tuple(Size("P") for _ in range(count))
         self._cuts.append((cut, parts))
         self.stated[side, at] = parts
-        for k, part in enumerate(parts):
-            self.results[side, at, k] = Shape((*front, part), tail)
+        return [Shape((*front, part), tail) for part in parts]
 
     def _cut(self) -> None:
         """A split cuts where the tensor was joined last; where nothing is known of that, anywhere."""
@@ -327,15 +318,14 @@ class Typing:
 
 def rank_of_products(rule: ForeignRule) -> int:
     """Arrays of FlexFlow have an axis of copies in front of a product, unless a concatenation says less."""
-    operators = (*rule.source, *rule.target)
-    ranks = [rank for op in operators if op.kind == "concat" and isinstance(rank := op.get("numdim"), int)]
-    distributed = any(op.kind in ("replicate", "reduce") for op in operators)
+    ranks = [rank for op in rule.operators if op.kind == "concat" and isinstance(rank := op.get("numdim"), int)]
+    distributed = any(op.kind in ("replicate", "reduce") for op in rule.operators)
     return max(ranks) if ranks else 3 if distributed else 2
 
 
 def convolutions(rule: ForeignRule) -> int:
     """The number of convolutions on both sides."""
-    return sum(op.kind == "conv2d" for op in (*rule.source, *rule.target))
+    return sum(op.kind == "conv2d" for op in rule.operators)
 
 
 _NAMES = {"T": "numbers", "bool": "truth values", "int64": "positions"}
@@ -349,12 +339,12 @@ def element_types(rule: ForeignRule) -> dict[int, str]:
         Clash: a tensor would have to hold two of them.
     """
     found = _Elements()
-    for side, operators in enumerate((rule.source, rule.target)):
+    for side, operators in enumerate(rule.sides):
         for at, op in enumerate(operators):
             found.operator(side, at, op)
     for output in rule.outputs:
         found.equal(_place(0, output.source), _place(1, output.target))
-    return {number: found.type_of(_place(0, RuleTensor(number))) for number in rule.inputs()}
+    return {number: found.types.get(found.root((0, RuleTensor(number))), "T") for number in rule.inputs()}
 
 
 def _place(side: int, tensor: RuleTensor) -> _Place:
@@ -362,23 +352,23 @@ def _place(side: int, tensor: RuleTensor) -> _Place:
     return (0 if tensor.operator < 0 else side, tensor)
 
 
+@dataclass
 class _Elements:
-    def __init__(self) -> None:
-        self._same: dict[_Place, _Place] = {}
-        self._types: dict[_Place, str] = {}
+    same: dict[_Place, _Place] = field(default_factory=dict)
+    types: dict[_Place, str] = field(default_factory=dict)
 
-    def _root(self, place: _Place) -> _Place:
-        while place in self._same:
-            place = self._same[place]
+    def root(self, place: _Place) -> _Place:
+        while place in self.same:
+            place = self.same[place]
         return place
 
     def operator(self, side: int, at: int, op: Operator) -> None:
         result = (side, RuleTensor(at))
         if op.kind in OF_ANY_ELEMENTS:
-            for tensor in op.inputs:
-                self.equal(result, _place(side, tensor))
-            for output in range(1, 16 if op.kind == "split" else 1):
-                self.equal(result, (side, RuleTensor(at, output)))
+            others = [_place(side, tensor) for tensor in op.inputs]
+            others += [(side, RuleTensor(at, output)) for output in range(1, 16 if op.kind == "split" else 1)]
+            for other in others:
+                self.equal(result, other)
             return
         wanted, given = ELEMENTS.get(op.kind, (("T",) * len(op.inputs), "T"))
         self._is(result, given)
@@ -388,18 +378,13 @@ class _Elements:
             self._is(_place(side, tensor), kind)
 
     def equal(self, a: _Place, b: _Place) -> None:
-        first, second = self._root(a), self._root(b)
-        if first == second:
-            return
-        kind = self._types.get(first)
-        self._same[first] = second
-        if kind is not None:
-            self._is(second, kind)
+        first, second = self.root(a), self.root(b)
+        if first != second:
+            self.same[first] = second
+            if first in self.types:
+                self._is(second, self.types[first])
 
     def _is(self, place: _Place, kind: str) -> None:
-        known = self._types.setdefault(self._root(place), kind)
+        known = self.types.setdefault(self.root(place), kind)
         if known != kind:
             raise Clash(f"a tensor holds both {_NAMES[known]} and {_NAMES[kind]}")
-
-    def type_of(self, place: _Place) -> str:
-        return self._types.get(self._root(place), "T")

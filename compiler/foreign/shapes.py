@@ -87,7 +87,7 @@ class Unifier:
     def shape(self, shape: Shape) -> Shape:
         """With what is known of its tail."""
         dims, tail = list(shape.dims), shape.tail
-        while tail is not None and tail in self.rows:
+        while tail and tail in self.rows:
             more = self.rows[tail]
             dims += more.dims
             tail = more.tail
@@ -99,7 +99,7 @@ class Unifier:
             case Size():
                 return self.dim(self.sizes[dim]) if dim in self.sizes else dim
             case Sum(parts):
-                return Sum(tuple(self.dim(part) for part in parts))
+                return Sum(tuple(map(self.dim, parts)))
             case SizeProduct(first, second):
                 first, second = self.dim(first), self.dim(second)
                 if first == Number(1):
@@ -122,10 +122,10 @@ class Unifier:
         if len(a.dims) < len(b.dims):
             a, b = b, a
         more = Shape(a.dims[common:], a.tail)
-        if b.tail is None:
+        if not b.tail:
             if more.dims:
                 raise Clash(f"tensors of {len(a.dims)} and of {len(b.dims)} dimensions are equal")
-            if a.tail is not None:
+            if a.tail:
                 self.rows[a.tail] = Shape(())
         elif not more.dims and more.tail is b.tail:
             return

@@ -71,7 +71,7 @@ class _Words:
         text = text.rstrip()
         while at < len(text):
             found = _TOKEN.match(text, at)
-            if found is None:
+            if not found:
                 raise _Wrong(f"`{text[at : at + 20].strip()}` is no part of a rule")
             self.words.append(found[1])
             at = found.end()
@@ -155,7 +155,7 @@ class _Side:
             *zip(before, map(_parameter, args[:front]), strict=False),
             *zip(after, map(_parameter, args[front + count :]), strict=False),
         )
-        return self.add(Operator(kind, tuple(self.tensor(a) for a in args[front : front + count]), parameters))
+        return self.add(Operator(kind, tuple(map(self.tensor, args[front : front + count])), parameters))
 
     def _parted(self, head: str, args: tuple[_Term, ...], count: int, before: int, after: int) -> tuple[int, int]:
         """The numbers of arguments that are parameters, in front of the tensors and behind them."""
@@ -182,7 +182,7 @@ class _Side:
         if not 1 <= front <= 2 or len(args) - front != int(head[6:] or 2):
             raise _Wrong(f"`{head}` cannot have these {len(args)} arguments")
         parameters = tuple(zip(("axis", "numdim"), map(_parameter, args[:front]), strict=False))
-        return self.add(Operator("concat", tuple(self.tensor(a) for a in args[front:]), parameters))
+        return self.add(Operator("concat", tuple(map(self.tensor, args[front:])), parameters))
 
     def _unknown(self, head: str, args: tuple[_Term, ...]) -> RuleTensor:
         """An operator without a form here keeps its arguments: numbers as parameters, with their places."""
@@ -211,7 +211,7 @@ class _Names:
         name = word.removeprefix("?")
         if name not in self._numbers:
             found = _NUMBERED.fullmatch(name)
-            number = -int(found[1]) if found is not None and found[1] == str(int(found[1])) else 0
+            number = -int(found[1]) if found and found[1] == str(int(found[1])) else 0
             taken = set(self._numbers.values())
             while number == 0 or number in taken:
                 number = min(number, min(taken, default=0)) - 1

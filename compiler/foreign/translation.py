@@ -29,7 +29,7 @@ from dslc.foreign.counterparts import (
     permutation,
     strides,
 )
-from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
+from dslc.foreign.rule import ForeignRule, Operator, Operators, RuleTensor
 from dslc.foreign.shape_inference import Mode, Typing, convolutions
 from dslc.foreign.shapes import (
     Clash,
@@ -125,7 +125,7 @@ def _modes(rule: ForeignRule) -> Iterator[Mode]:
         *OPEN,
     }
     batched = bool(kinds & {"matmul", "linear"}) and not kinds & axes
-    opened = any(is_open(op) for op in (*rule.source, *rule.target))
+    opened = any(map(is_open, rule.operators))
     count = convolutions(rule)
     groups = [frozenset(g) for size in range(count, -1, -1) for g in itertools.combinations(range(count), size)]
     for kernels in (0, 1, 2) if kinds & {"conv2d", "enlarge", *POOLS, "constant_iconv", "constant_pool"} else (0,):
@@ -170,7 +170,7 @@ class _Writer:
         lines += ["  =>", *(f"  {line}" for line in right)]
         tags = self._tags()
         lines += [f"  tags {', '.join(tags)}"] if tags else []
-        text, chained = "\n".join([*lines, "}"]), any(map(_chained, (self.rule.source, self.rule.target)))
+        text, chained = "\n".join([*lines, "}"]), any(map(_chained, self.rule.sides))
         return Translation(self.name, text, tuple(self.used), self.typing.mode, chained=chained)
 
     # ---- names -------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class _Writer:
             shape = unifier.shape(self.typing.inputs[number])
             for dim in shape.dims:
                 self.bound.update(p for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
-            if shape.tail is not None:
+            if shape.tail:
                 self.bound.add(shape.tail)
         for (side, at), dims in self.typing.stated.items():
             if side == 0 and self.rule.source[at].kind != "conv2d":
@@ -200,9 +200,9 @@ class _Writer:
                     self.bound.update(p for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
         for side_at, op in enumerate(self.rule.source):
             if op.kind in ("constant_one", "reshape"):
-                shape = unifier.shape(self.typing.results[0, side_at, 0])
+                shape = unifier.shape(self.typing.results[0, side_at][0])
                 self.bound.update(p for d in shape.dims for p in parts_of(unifier.dim(d)) if isinstance(p, Size))
-                self.bound.update([shape.tail] if shape.tail is not None else [])
+                self.bound.update([shape.tail] if shape.tail else [])
         for (_, value), size in self.typing.kernels.items():
             known = unifier.dim(size)
             if isinstance(known, Size) and known not in self.bound:
@@ -220,11 +220,11 @@ class _Writer:
             case Number(value):
                 return str(value)
             case Sum(parts):
-                return " + ".join(self._dim(part) for part in parts)
+                return " + ".join(map(self._dim, parts))
             case SizeProduct():
                 if typed:
-                    return f"({', '.join(self._dim(part) for part in factors_of(dim))})"
-                return " * ".join(self._factor(part) for part in factors_of(dim))
+                    return f"({', '.join(map(self._dim, factors_of(dim)))})"
+                return " * ".join(map(self._factor, factors_of(dim)))
             case Windows(size, kernel, stride, same):
                 if not stride:
                     raise Clash("a size depends on strides that the file does not name")
@@ -241,7 +241,7 @@ class _Writer:
     def _shape(self, shape: Shape, typed: bool) -> str:
         shape = self.typing.unifier.shape(shape)
         texts = [self._dim(dim, typed) for dim in shape.dims]
-        if shape.tail is not None:
+        if shape.tail:
             if shape.tail not in self.bound:
                 raise Clash("the source does not say how many dimensions something of the target has")
             texts.append(f"*{self._name_of(shape.tail)}")
@@ -251,7 +251,7 @@ class _Writer:
 
     def _side(self, side: int, outputs: tuple[str, ...]) -> list[str]:
         """Statements in the order of the operators; what is used once is written where it is used, if that keeps the order."""
-        operators = (self.rule.source, self.rule.target)[side]
+        operators = self.rule.sides[side]
         roots = [output.source if side == 0 else output.target for output in self.rule.outputs]
         uses: dict[int, int] = {}
         for tensor in (*roots, *(each for op in operators for each in op.inputs)):
@@ -265,7 +265,7 @@ class _Writer:
         lines: list[str] = []
         inner = self._inner_names(side)
         for at, op in enumerate(operators):
-            count = len([key for key in self.typing.results if key[:2] == (side, at)])
+            count = len(self.typing.results[side, at])
             alone = nested and uses.get(at, 0) == 1 and RuleTensor(at) not in given
             if count == 1 and alone:
                 call = self._call(side, at, op, results)
@@ -281,10 +281,11 @@ class _Writer:
                     else:
                         lines.append(f"{given[tensor]} = {call}.{field_name}")
                 continue
-            names = [results.setdefault(RuleTensor(at, k), next(inner))
-                     if RuleTensor(at, k) not in results else results[RuleTensor(at, k)]
-                     for k in range(count)]  # fmt: skip
-            lines.append(f"{', '.join(names)} = {self._call(side, at, op, results)}")
+            tensors = [RuleTensor(at, k) for k in range(count)]
+            for tensor in tensors:
+                if tensor not in results:
+                    results[tensor] = next(inner)
+            lines.append(f"{', '.join(results[each] for each in tensors)} = {self._call(side, at, op, results)}")
         for name, root in zip(outputs, roots, strict=True):
             if root.operator < 0:
                 lines.append(f"{name} = {self._tensors[root.operator]}")
@@ -329,7 +330,7 @@ class _Writer:
             case "squeeze" | "unsqueeze":
                 attrs = [f"axes=[{', '.join(map(str, axes_of(op)))}]"]
             case "reshape":
-                attrs = [f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
+                attrs = [f"shape=[{self._shape(self.typing.results[side, at][0], False)}]"]
             case "merge_gconv":
                 attrs = [f"count={count_of(op)}"]
             case "matmul" | "linear":
@@ -353,7 +354,7 @@ class _Writer:
             case "constant_imm":
                 attrs = ["dtype=T", f"size={stated[0]}"]
             case "constant_one":
-                attrs = ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
+                attrs = ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at][0], False)}]"]
             case "reduce_argmax" | "reduce_argmin":
                 if len(axes_of(op)) > 1:
                     raise Clash(f"`{kind}` along axes {op.get('axes')}")
@@ -387,13 +388,13 @@ class _Writer:
     def _guards(self) -> list[str]:
         """Conditions of the operators of the target on sizes, where those of the source do not want it already."""
         wanted: tuple[list[str], list[str]] = ([], [])
-        for side, operators in enumerate((self.rule.source, self.rule.target)):
+        for side, operators in enumerate(self.rule.sides):
             for at, op in enumerate(operators):
                 dims = [self.typing.unifier.dim(d) for d in self.typing.stated.get((side, at), ())]
                 if self._open(op):
                     continue
                 if op.kind in {"conv2d", *POOLS} and padding(op) == "same":
-                    wanted[side].extend(self._odd(dim) for dim in dims)
+                    wanted[side].extend(map(self._odd, dims))
                 elif op.kind == "enlarge":
                     for new, old in ((dims[0], dims[2]), (dims[1], dims[3])):
                         wanted[side].extend(self._enlarged(new, old))
@@ -421,7 +422,7 @@ class _Writer:
     def _tags(self) -> list[str]:
         """Tags for parameters that an export writes again: the kernels that a rule was found on, shuffles."""
         found, shuffles = [], []
-        for op in (*self.rule.source, *self.rule.target):
+        for op in self.rule.operators:
             height, width = op.get("kernel_h"), op.get("kernel_w")
             if isinstance(height, int) and isinstance(width, int) and height > 0 and width > 0:
                 found.append(f"{height}x{width}")
@@ -449,7 +450,7 @@ def _depth(text: str) -> int:
     return max(itertools.accumulate((char in "([") - (char in ")]") for char in text), default=0)
 
 
-def _chained(side: tuple[Operator, ...]) -> bool:
+def _chained(side: Operators) -> bool:
     """Return whether a convolution or pooling reads what another has computed, or a kernel of any size is enlarged."""
     if any(op.kind == "enlarge" for op in side):
         return True
@@ -465,7 +466,7 @@ def _chained(side: tuple[Operator, ...]) -> bool:
     return False
 
 
-def linear(operators: tuple[Operator, ...], roots: list[RuleTensor]) -> list[int]:
+def linear(operators: Operators, roots: list[RuleTensor]) -> list[int]:
     """The operators in the order in which they are met from the outputs, arguments first."""
     order: list[int] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 
@@ -20,7 +20,7 @@ class Interrupts:
         sys.unraisablehook = self._lost
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         signal.signal(signal.SIGINT, self._handler)
         sys.unraisablehook = self._unraisable
 

@@ -22,7 +22,7 @@ from dslc.generate.general.dimensions import NotGeneral
 from dslc.generate.general.joins import along_axes, joined, taken_apart
 from dslc.generate.general.rules import GeneralRule, Tries, generalise, names_in, narrowed, rule_text
 from dslc.generate.proofs import Proofs
-from dslc.generate.pruning.derivability import Classes, KnownRules, derivable_pairs, family_inputs
+from dslc.generate.pruning.derivability import Classes, KnownRules, Rests, derivable_pairs, family_inputs
 from dslc.generate.pruning.generality import PrimeValues, key, most_general, reduced, without_renamed
 from dslc.generate.settings import GenerationSettings, Progress, Stages
 from dslc.generate.terms.inputs import CONSTANTS, SEVERAL_CONSTANTS, SLIDING_CONSTANTS, Family, InputSizes, families
@@ -254,17 +254,19 @@ class _Generation:
         if any(one.type.dims for one in inputs((term, target))) or term.size == 1:
             return self._single(candidate, known)
         # larger ones without a tensor say something of constants: they are no rules of their own
+        return self.derived(known.derivable, term, target) or _Decision(False, "of constants only")
+
+    def derived(self, find: Callable[..., Rests | None], *args: Term | Conjecture) -> _Decision | None:
+        """The decision that something follows from kept rules; None where it does not."""
         with self.stage("derivability"):
-            rests = known.derivable(term, target)
-        return _Decision(False, "of constants only") if rests is None else _Decision(True, "derivable", rests)
+            rests = find(*args)
+        return None if rests is None else _Decision(True, "derivable", rests)
 
     def _single(self, candidate: Conjecture, known: KnownRules) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
         self.proofs.look()
-        with self.stage("derivability"):
-            rests = known.derivable(term, target)
-        if rests is not None:
-            return _Decision(True, "derivable", rests)
+        if found := self.derived(known.derivable, term, target):
+            return found
         with self.stage("common subgraph"):
             general = reduced(candidate, self.values, self.build)
         if general == (candidate,):
@@ -304,10 +306,8 @@ class _Generation:
 
     def _joint(self, candidate: Conjecture, known: KnownRules) -> _Decision:
         self.proofs.look()
-        with self.stage("derivability"):
-            rests = known.derivable_joint(candidate)
-        if rests is not None:
-            return _Decision(True, "derivable", rests)
+        if found := self.derived(known.derivable_joint, candidate):
+            return found
         with self.stage("common subgraph"):
             general = reduced(candidate, self.values, self.build)
         return self.kept(candidate, known) if general == (candidate,) else _Decision(True, "common subgraph")
@@ -318,17 +318,15 @@ class _Generation:
         """Generalises a survivor, and keeps it until it is proved; it does not hold where only these sizes do."""
         with self.stage("derivability"):
             general = most_general(candidate, self.values)
-            if len(general.sources) == 1:
-                rests = known.follows(general.sources[0], general.targets[0])
-                if rests is not None:
-                    return _Decision(True, "derivable", rests)
+        if len(general.sources) == 1 and (found := self.derived(known.follows, *general.roots)):
+            return found
         # inputs that were told apart may part what was computed once
         most = self.settings.max_operators if len(general.sources) == 1 else candidate.size
         for one in dict.fromkeys((general, candidate)):
             if key(one) in self.failed or (one is not candidate and one.size > most):
                 continue
             rule = self.chosen.get(key(one))
-            if rule is None:
+            if not rule:
                 with self.stage("generalise"):
                     try:
                         rule = self.general(one)
@@ -362,8 +360,8 @@ class _Generation:
         """Rules that the library has from now on; without a verdict where nothing is to be proved."""
         for rule, verdict in verdicts.items():
             self.library.found.append(rule)
-            self.library.statuses[rule] = "tested" if verdict is None else verdict.status
-            if verdict is not None:
+            self.library.statuses[rule] = verdict.status if verdict else "tested"
+            if verdict:
                 self.library.verdicts[rule] = verdict
 
     def text(self, rule: GeneralRule) -> str:
@@ -382,7 +380,7 @@ class _Generation:
             done += len(now)
             for rule in now:
                 verdict = verdicts.get(rule)
-                if verdict is None or verdict.status in RELIABLE:
+                if not verdict or verdict.status in RELIABLE:
                     self.tries.decided(rule)
                     self.proved({rule: verdict})
                     if rule not in self.pending:
@@ -399,13 +397,13 @@ class _Generation:
                 if verdict.status != "refuted":
                     self.tries.undecided(rule)
                 weaker = self.tries.weaker(self.rules, rule)
-                if weaker is None:
+                if not weaker:
                     self.leave_out(rule.candidate, ": ".join(filter(None, (verdict.status, verdict.reason))))
                 elif self.chosen_now(weaker):
                     todo.append(weaker)
             for rule in [rule for rule in todo if self.tries.hopeless(rule)]:
                 weaker = self.tries.weaker(self.rules, rule)
-                if weaker is None:
+                if not weaker:
                     continue
                 lost.add(rule)
                 known.drop(rule)

@@ -7,27 +7,26 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from dslc.errors import DslcError, SourceText
 from dslc.generate.general.naming import described, named
 from dslc.generate.general.rules import GeneralRule, definition, names_in, operators_of, rule_text, short_names
-from dslc.generate.general.text import Writer, declared, is_default, output_names, tensor_names, written
+from dslc.generate.general.text import Writer, declared, is_default, output_names, tensor_names
 from dslc.generate.settings import GenerationSettings, Stages
 from dslc.generate.terms.inputs import Family
-from dslc.generate.terms.term import Term, inputs, values
+from dslc.generate.terms.term import Term, inputs, show_attribute, values
 from dslc.ir.dtype import DType
 from dslc.ir.graph import input_value
 from dslc.prove.evidence.dependencies import current
 from dslc.prove.evidence.digest import rule_digest
-from dslc.prove.evidence.lock import LOCK, own_evidence, read_lock, write_lock
+from dslc.prove.evidence.lock import keep_verdicts, own_evidence
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
 from dslc.semantics.composites import spelled_out
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
 from dslc.syntax.printer import format_source
 from dslc.version import __version__
 
@@ -53,7 +52,7 @@ class Proofs:
         self._rules, self._seed, self._limit = rules, seed, limit
         self._workers = Workers(rules, workers, BACKSTOP * limit)
         self._number = 0
-        self._cache = None if cache is None else own_evidence(cache)
+        self._cache = own_evidence(cache) if cache else None
         #: rules that were given to the provers, by the name of their task, and what has been answered of each
         self._asked: dict[str, GeneralRule] = {}
         self._answered: dict[str, list[Verdict]] = {}
@@ -64,12 +63,12 @@ class Proofs:
     def __enter__(self) -> Proofs:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._workers.__exit__(kind, error, at)
+    def __exit__(self, *_: object) -> None:
+        self._workers.__exit__()
 
     def begin(self, rule: GeneralRule) -> None:
         """Gives a rule to the provers and goes on; `of` has the verdict later. Without workers nothing happens before that."""
-        if self._workers.parallel and rule not in self._begun and self._known(rule) is None:
+        if self._workers.parallel and rule not in self._begun and not self._known(rule):
             self._ask(rule)
 
     def look(self) -> None:
@@ -85,7 +84,7 @@ class Proofs:
         """Puts the verdict of every rule into `out`; `told` is called with the number of those that are done, and may end it."""
         for rule in found:
             known = None if rule in self._begun else self._known(rule)
-            if known is not None:
+            if known:
                 out[rule] = known
         left = [rule for rule in found if rule not in out]
         for rule in left:
@@ -115,23 +114,20 @@ class Proofs:
 
     def _answers(self, wait: bool) -> None:
         for task, answered in self._workers.answers(wait):
-            self._take(task, answered)
-
-    def _take(self, task: Task, answered: Sequence[Verdict]) -> None:
-        rule = self._asked[task.rule]
-        verdicts = self._answered.setdefault(task.rule, [])
-        verdicts.extend(answered)
-        if _open(verdicts) and not any(one.prover in _SECOND for one in verdicts):
-            self._workers.submit([replace(task, provers=_SECOND)])
-            return
-        del self._asked[task.rule], self._answered[task.rule]
-        self._done[rule] = self._concluded(rule, verdicts)
-        if self._cache is not None:
-            self._cache.put([self._done[rule]])
+            rule = self._asked[task.rule]
+            verdicts = self._answered.setdefault(task.rule, [])
+            verdicts.extend(answered)
+            if _open(verdicts) and not any(one.prover in _SECOND for one in verdicts):
+                self._workers.submit([replace(task, provers=_SECOND)])
+                continue
+            del self._asked[task.rule], self._answered[task.rule]
+            self._done[rule] = self._concluded(rule, verdicts)
+            if self._cache:
+                self._cache.put([self._done[rule]])
 
     def _known(self, rule: GeneralRule) -> RuleVerdict | None:
         sub = definition(self._rules, rule)
-        found = None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
+        found = self._cache.get(sub.name, rule_digest(self._rules, sub)) if self._cache else None
         return found if found is not None and current(self._rules, found) else None
 
     def _concluded(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> RuleVerdict:
@@ -148,21 +144,7 @@ def write_proofs(path: Path, names: Mapping[GeneralRule, str], verdicts: Mapping
     Args:
         names: of the rules in the file.
     """
-    rules = load_many([path])
-    mine = [
-        sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == path.resolve()
-    ]
-    own = {sub.syntax.name: sub for sub in mine}
-    new = {}
-    for rule, verdict in verdicts.items():
-        sub = own[names[rule]]
-        new[sub.name] = replace(verdict, rule=sub.name, digest=rule_digest(rules, sub))
-    if not new:
-        return ""
-    beside = path.resolve().parent / LOCK
-    library = next(iter(own.values())).module.library
-    others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] != library}
-    return write_lock(beside, {**others, **new})
+    return keep_verdicts(path, {names[rule]: verdict for rule, verdict in verdicts.items()}) if verdicts else ""
 
 
 def _open(verdicts: Sequence[Verdict]) -> bool:
@@ -228,7 +210,7 @@ def _imports(rules: Rules, operators: Mapping[str, str], folder: Path | None) ->
         # a file may be a library of its own
         path = module.library if module.name == f"{module.library}.{module.library}" else module.name
         place = Path(module.file.source.path).resolve()
-        if folder is not None and place.parent == folder.resolve():
+        if folder and place.parent == folder.resolve():
             path = f".{place.stem}"
         if "." in short:
             modules.setdefault(module.library, [])
@@ -253,10 +235,10 @@ def fires_text(rules: Rules, rule: GeneralRule, name: str, operators: Mapping[st
     names = tensor_names(rule.candidate)
 
     def attribute(term: Term, name: str, value: Any) -> str | None:
-        assert term.item is not None
+        assert term.item
         if isinstance(value, DType):
             return str(value)
-        return None if is_default(declared(rules, term.item, name), value) else written(value)
+        return None if is_default(declared(rules, term.item, name), value) else show_attribute(value)
 
     writer = Writer(rules, names, operators, attribute)
     given = ", ".join(

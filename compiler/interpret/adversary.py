@@ -17,8 +17,8 @@ import numpy as np
 from dslc.interpret.differ import Difference, PairOfLists, Way, feeds_of, pair_of, shown_feeds
 from dslc.interpret.draws import MANNERS, InstanceDraws, Manner, adversarial
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_options
+from dslc.interpret.run import Feeds
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Value
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, OperatorRef
 from dslc.semantics.library import Rules
@@ -75,10 +75,10 @@ def differing(
             continue
         forms[form] += 1
         mistyped = _types(instance)
-        if mistyped is not None:
+        if mistyped:
             return WrongInstance(instance, mistyped)
         pair = pair_of(rules, instance.inputs, *instance.sides)
-        if pair is None or pair.left == pair.right:
+        if not pair or pair.left == pair.right:
             # the same program tells little
             found += 0.25
             continue
@@ -144,16 +144,16 @@ def smallest(
     types = {name: value for name, value in instance.drawn.items() if isinstance(value, DType)}
     for _ in range(min(RANDOM, tries)):
         other = again(types)
-        if other is not None and _size(other.instance) < _size(found.instance):
+        if other and _size(other.instance) < _size(found.instance):
             found = other
     found = smaller_names(found, lambda one: one.instance.drawn, again, tries)
     if way == "types":
         return found
     instance = found.instance
     pair = pair_of(rules, instance.inputs, *instance.sides)
-    assert pair is not None
+    assert pair
 
-    def wrong(feeds: Mapping[Value, Any]) -> bool:
+    def wrong(feeds: Feeds) -> bool:
         difference = pair.difference(feeds)
         return difference is not None and difference.way == way
 
@@ -168,10 +168,10 @@ def _looked(
     if elements_of(instance) > ELEMENTS:
         return None
     mistyped = _types(instance)
-    if mistyped is not None:
+    if mistyped:
         return WrongInstance(instance, mistyped) if way in {None, "types"} else None
     pair = pair_of(rules, instance.inputs, *instance.sides)
-    if pair is None or pair.left == pair.right:
+    if not pair or pair.left == pair.right:
         return None
     undefined = None
     for manner in [*manners] * (1 if way else TURNS):
@@ -228,9 +228,7 @@ def smaller_names(
     return found
 
 
-def smaller_elements(
-    feeds: Mapping[Value, Any], wrong: Callable[[Mapping[Value, Any]], bool], tries: int = 400
-) -> Mapping[Value, Any]:
+def smaller_elements(feeds: Feeds, wrong: Callable[[Feeds], bool], tries: int = 400) -> Feeds:
     """Inputs for which the sides still differ, with as many zeros, then ones and other small numbers as `tries` find."""
     feeds = dict(feeds)
     for value in feeds:
@@ -311,7 +309,7 @@ def measure(value: Any) -> int:
     if isinstance(value, tuple):
         return sum(2 + measure(item) for item in value)
     if isinstance(value, AttrSet):
-        return sum(measure(item) for item in value.values.values())
+        return sum(map(measure, value.values.values()))
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dslc.interpret.domain import INT_MAX, INT_MIN, KINDS, Array, Domain, Kind, fractions
+from dslc.interpret.floats import ARITHMETIC
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Iter
@@ -23,7 +24,7 @@ _NAME = re.compile(r"(\D*)(\d*)\.?(\d*)")
 def rank_of(iterator: Iter) -> tuple[int, str, int, int, str]:
     """The order of axes: traversal iterators first (`i0`, `i1`, parts of a split one as `i1.0`), then those of reductions."""
     match = _NAME.match(iterator.name)
-    assert match is not None
+    assert match
     prefix, number, part = match.groups()
     return (prefix != "i", prefix, int(number or 0), int(part or 0), iterator.name)
 
@@ -108,11 +109,10 @@ def lift(arr: Arr, kind: Kind, domain: Domain) -> Arr:
     return Arr(domain.lift(data), arr.axes, kind)
 
 
-def same_kind(arrs: Sequence[Arr], domain: Domain, at_least: Kind = "inf") -> tuple[Kind, list[Arr]]:
-    """Arrays as their joint kind, or a later one."""
-    kind = joint_kind(arrs)
-    if KINDS.index(kind) < KINDS.index(at_least):
-        kind = at_least
+def same_kind(arrs: Sequence[Arr], domain: Domain, at_least: Kind = "bool") -> tuple[Kind, list[Arr]]:
+    """Arrays as their joint kind, or a later one; infinities alone are elements."""
+    kind = max(joint_kind(arrs), at_least, key=KINDS.index)
+    kind = "val" if at_least == "bool" and joint_kind(arrs) == "inf" else kind
     return kind, [lift(arr, kind, domain) for arr in arrs]
 
 
@@ -155,13 +155,13 @@ def decode(operand: ReadOperand, dtype: DType, domain: Domain, final: bool) -> A
     return data.astype(NUMPY[dtype]) if final else data
 
 
-def multiply(factors: Sequence[Arr], domain: Domain) -> Arr:
-    """The product of arrays of one kind, small ones first."""
-    ordered = sorted(factors, key=lambda arr: len(arr.axes))
-    out = ordered[0]
-    for factor in ordered[1:]:
-        axes, (a, b) = align((out, factor))
-        data = domain.mul(a, b) if out.kind == "val" else normal(a * b, out.kind, domain)
+def combined(name: str, arrs: Sequence[Arr], domain: Domain) -> Arr:
+    """The sum (`+`) or product (`*`) of arrays of one kind, small ones first."""
+    out, *others = sorted(arrs, key=lambda arr: len(arr.axes))
+    for other in others:
+        axes, (a, b) = align((out, other))
+        exact = out.kind != "val"
+        data = normal(ARITHMETIC[name](a, b), out.kind, domain) if exact else domain.arithmetic(name, a, b)
         out = Arr(data, axes, out.kind)
     return out
 
@@ -170,12 +170,12 @@ def sum_over(arr: Arr, axes: Sequence[Iter], domain: Domain) -> Arr:
     """The sum over some axes."""
     if not axes:
         return arr
-    positions = tuple(arr.axes.index(axis) for axis in axes)
+    positions = tuple(map(arr.axes.index, axes))
     kept = tuple(axis for axis in arr.axes if axis not in axes)
     if arr.kind == "val":
         return Arr(domain.total(arr.data, positions), kept, "val")
     if arr.kind == "rat" and arr.data.size == 0:
-        shape = tuple(arr.size(axis) for axis in kept)
+        shape = tuple(map(arr.size, kept))
         return lift(Arr(np.zeros(shape, dtype=np.int64), kept, "int"), "rat", domain)
     return Arr(normal(arr.data.sum(axis=positions), arr.kind, domain), kept, arr.kind)
 
@@ -203,7 +203,7 @@ def contract(factors: Sequence[Arr], sizes: dict[Iter, int], domain: Domain) -> 
     out = parts[0]
     if missing != 1:
         times = lift(Arr(np.asarray(missing), (), "int"), out.kind, domain)
-        out = multiply((times, out), domain)
+        out = combined("*", (times, out), domain)
     return out
 
 
@@ -225,7 +225,7 @@ def _cheapest(parts: list[Arr], summed: set[Iter]) -> tuple[int, int]:
 def _pair(a: Arr, b: Arr, gone: set[Iter], domain: Domain) -> Arr:
     shared = gone & set(a.axes) & set(b.axes)
     if not shared or (a.kind != "val" and domain.dtype == object) or a.kind == "rat":
-        product = multiply((a, b), domain)
+        product = combined("*", (a, b), domain)
         return sum_over(product, [axis for axis in product.axes if axis in gone], domain)
     batch = order((set(a.axes) & set(b.axes)) - shared)
     left = order(set(a.axes) - set(b.axes))
@@ -239,14 +239,12 @@ def _pair(a: Arr, b: Arr, gone: set[Iter], domain: Domain) -> Arr:
     named = (*batch, *left, *right)
     out = out.reshape(tuple(sizes[axis] for axis in named))
     axes = order(named)
-    return Arr(out.transpose(tuple(named.index(axis) for axis in axes)), axes, a.kind)
+    return Arr(out.transpose(tuple(map(named.index, axes))), axes, a.kind)
 
 
 def _matrix(arr: Arr, *groups: tuple[Iter, ...]) -> Array:
     """The axes in three groups, each merged into one."""
     wanted = tuple(axis for group in groups for axis in group)
-    moved = arr.data.transpose(tuple(arr.axes.index(axis) for axis in wanted))
+    moved = arr.data.transpose(tuple(map(arr.axes.index, wanted)))
     shape = tuple(prod(arr.size(axis) for axis in group) for group in groups)
-    if not groups[0]:
-        return moved.reshape(shape[1:])
-    return moved.reshape(shape)
+    return moved.reshape(shape) if groups[0] else moved.reshape(shape[1:])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 
 import numpy as np
 
@@ -28,31 +28,25 @@ FURTHER = 150  #: draws after the last instance that fits
 OPERATORS = 3  #: operators in the place of a term
 
 
-def check_all(
-    rules: Rules, modules: Iterable[Module] | None = None, seed: int = 0, remember: Remember = afresh
-) -> list[Diagnostic]:
+def check_all(rules: Rules, modules: Iterable[Module] | None = None, remember: Remember = afresh) -> list[Diagnostic]:
     """The findings about some modules (all by default). Instances are only looked for where a definition has no error of its own.
 
     `remember` may know what is found in a definition.
     """
     chosen = frozenset(rules.modules if modules is None else modules)
     found = check(rules, chosen, remember)
-    errors = [d.span for d in found if d.severity == "error" and d.span is not None]
+    errors = [d.span for d in found if d.severity == "error" and d.span]
     for op in rules.operators.values():
         if op.module in chosen and not _touched(op.syntax.span, errors):
             found += remember("bounds", op, partial(check_bounds, rules, op))
     for lowering in rules.lowerings.values():
         if lowering.module in chosen and not _touched(lowering.syntax.span, errors):
             found += check_lowering(rules, lowering)
-    errors = [d.span for d in found if d.severity == "error" and d.span is not None]
+    errors = [d.span for d in found if d.severity == "error" and d.span]
     for sub in rules.substitutions.values():
         if sub.module in chosen and not _touched(sub.syntax.span, errors):
-            found += remember("sides", sub, partial(_sides, rules, sub, seed))
+            found += remember("sides", sub, partial(check_sides, rules, sub, np.random.default_rng(0)))
     return found
-
-
-def _sides(rules: Rules, sub: SubstitutionDef, seed: int) -> list[Diagnostic]:
-    return check_sides(rules, sub, np.random.default_rng(seed))
 
 
 def _touched(span: Span, errors: list[Span]) -> bool:
@@ -62,7 +56,7 @@ def _touched(span: Span, errors: list[Span]) -> bool:
 def check_bounds(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
     """Reads that leave their bounds, and operators that no small shapes fit."""
     empty = vacuous_operator(op)
-    if empty is not None:
+    if empty:
         return [_vacuous(op, empty, [s for s in op.syntax.statements if isinstance(s, t.Where)])]
     report = check_operator(rules, op)
     found = report.diagnostics()
@@ -73,7 +67,7 @@ def check_bounds(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
             if isinstance(problem, EvalError) and problem.diagnostics:
                 return list(problem.diagnostics)
             reason = problem.reason if isinstance(problem, Mismatch) else str(problem)
-            span = problem.span if isinstance(problem, Mismatch) and problem.span is not None else op.syntax.span
+            span = problem.span if isinstance(problem, Mismatch) and problem.span else op.syntax.span
             if reason.endswith("does not hold"):
                 message = f"no sizes and attributes were found that satisfy the guards of `{op.short}`"
                 return [Diagnostic("W0009", message, span, severity="warning", hint=f"most often: {reason}")]
@@ -85,14 +79,14 @@ def check_bounds(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
 def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) -> list[Diagnostic]:
     """E0312 or E0314 with the sizes where the sides differ in type; a warning where no instance is found."""
     empty = vacuous_rule(sub)
-    if empty is not None:
+    if empty:
         wheres = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Where)]
         return [_vacuous(sub, empty, wheres)]
     reasons: Counter[str] = Counter()
     hints: dict[str, str] = {}
     meaningless: Counter[Diagnostic] = Counter()
     instances = last = 0
-    for attempt, terms in enumerate(islice(_terms(rules, sub, rng), ATTEMPTS)):
+    for attempt, terms in enumerate(islice(cycle(term_choices(rules, sub, rng, OPERATORS)), ATTEMPTS)):
         try:
             instance = instantiate(rules, sub, rng, terms, type_in_turn(attempt))
         except Rejected as reason:
@@ -105,7 +99,7 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
                 return []
             continue
         differs = _differ(sub, instance)
-        if differs is not None:
+        if differs:
             return [differs]
         instances, last = instances + 1, attempt
         if instances >= INSTANCES:
@@ -145,12 +139,6 @@ def _vacuous(definition: OperatorDef | SubstitutionDef, empty: Vacuous, wheres: 
     return Diagnostic("W0001", message, span, severity="warning")
 
 
-def _terms(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) -> Iterator[dict[str, OperatorDef]]:
-    choices = [dict(terms) for terms in term_choices(rules, sub, rng, OPERATORS)]
-    while choices:
-        yield from choices
-
-
 def _differ(sub: SubstitutionDef, instance: Instance) -> Diagnostic | None:
     for name, left in instance.left.items():
         right = instance.right[name]
@@ -164,7 +152,7 @@ def _differ(sub: SubstitutionDef, instance: Instance) -> Diagnostic | None:
             f"the replacement changes the {'shape' if shape else 'element type'} of `{name}`",
             here,
             label=f"`{name}` is {right.type} here",
-            secondary=(Label(there, f"`{name}` is {left.type} here"),) if there is not None else (),
+            secondary=(Label(there, f"`{name}` is {left.type} here"),) if there else (),
             counterexample=str(instance),
         )
     return None

@@ -92,7 +92,7 @@ def check_substitution(
             instances, found = instances + 1, found + 1
             worst = verdict if verdict != "field" else worst
     wrong = differing(rules, sub, rng, adverse) if found else None
-    if wrong is not None:
+    if wrong:
         message = f"the sides of `{sub.name}` differ"
         finding = Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong))
         return differs(wrong.instance, finding)
@@ -107,7 +107,7 @@ def check_substitution(
 def _smaller(rules: Rules, sub: SubstitutionDef, instance: Instance, found: Diagnostic) -> Diagnostic:
     """The same finding with the smallest counterexample, nothing of it left out; as it is where small numbers show no difference."""
     small = smallest(rules, sub, instance) if found.code == "E0501" else None
-    if small is None or small.difference.way == "types":
+    if not small or small.difference.way == "types":
         return found
     one, names = small.difference, tuple(instance.left)
     lines = [
@@ -333,7 +333,7 @@ def difference(
         equal = np.asarray(a == b)
     if bool(equal.all()):
         return None
-    where = tuple(int(k) for k in np.argwhere(~equal)[0])
+    where = tuple(map(int, np.argwhere(~equal)[0]))
     count = int((~equal).sum())
     of = f"{count} of {equal.size} elements differ over {domain.name}, first at {list(where)}"
     return f"{of}: {_item(a[where])} on the left, {_item(b[where])} on the right"

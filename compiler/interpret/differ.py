@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -14,9 +14,9 @@ from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.draws import MANNERS, Manner, elements
 from dslc.interpret.exact import Exact
 from dslc.interpret.floats import Floats
-from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
+from dslc.interpret.run import Feeds, InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DTYPES, DType, float_digits
-from dslc.ir.graph import Constant, Value, topological
+from dslc.ir.graph import Constant, Value, nodes_below
 from dslc.ir.scalar import Apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -48,7 +48,7 @@ class Difference:
     position: tuple[int, ...]
     left: str
     right: str
-    feeds: Mapping[Value, Any]
+    feeds: Feeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class PairOfLists:
     #: where the types to which either side converts end to hold every integer, as powers of two
     powers: tuple[int, ...] = ()
 
-    def difference(self, feeds: Mapping[Value, Any]) -> Difference | None:
+    def difference(self, feeds: Feeds) -> Difference | None:
         """The first difference of the sides on some inputs; None where they agree, or where the left side has no meaning."""
         left = _results(self.left, feeds)
         if not isinstance(left, DefinedResults):
@@ -70,7 +70,7 @@ class PairOfLists:
         right = _results(self.right, feeds)
         if isinstance(right, InterpretError):
             return Difference("bounds", 0, (), "a value", READ_OUTSIDE, feeds)
-        if right is None:
+        if not right:
             return None
         for k, value in enumerate(self.left):
             found = self._first(value, left, right, k, feeds)
@@ -80,7 +80,7 @@ class PairOfLists:
         return None
 
     def _first(
-        self, value: Value, left: DefinedResults, right: DefinedResults, k: int, feeds: Mapping[Value, Any]
+        self, value: Value, left: DefinedResults, right: DefinedResults, k: int, feeds: Feeds
     ) -> tuple[Way, tuple[int, ...]] | None:
         """The first element of output `k` that differs: another number before none at all."""
         a, b, missing = left.arrays[k], right.arrays[k], left.missing[k] | right.missing[k]
@@ -93,15 +93,15 @@ class PairOfLists:
             equal = Floats(rounded=False).close(np.where(missing, 0.0, a), np.where(missing, 0.0, b), self.tolerance)
             for at in np.argwhere(~equal):
                 if not self._cancelled(feeds, a[tuple(at)], b[tuple(at)]):
-                    return "values", tuple(int(n) for n in at)
+                    return "values", tuple(map(int, at))
         else:
             found = np.argwhere((a != b) & ~missing)
             if len(found):
-                return "values", tuple(int(n) for n in found[0])
+                return "values", tuple(map(int, found[0]))
         found = np.argwhere(left.missing[k] != right.missing[k])
-        return ("undefined", tuple(int(n) for n in found[0])) if len(found) else None
+        return ("undefined", tuple(map(int, found[0]))) if len(found) else None
 
-    def exactly(self, feeds: Mapping[Value, Any], k: int, at: tuple[int, ...]) -> bool | None:
+    def exactly(self, feeds: Feeds, k: int, at: tuple[int, ...]) -> bool | None:
         """True where an element of output `k` differs over the fractions; None where these cannot tell."""
         given = {
             v: Exact().encode(np.asarray(array), v.type.dtype) if v.type.dtype.is_float else array
@@ -113,9 +113,9 @@ class PairOfLists:
             return None
         return bool(a != b) if isinstance(a, Fraction) and isinstance(b, Fraction) else None
 
-    def _cancelled(self, feeds: Mapping[Value, Any], a: Any, b: Any) -> bool:
+    def _cancelled(self, feeds: Feeds, a: Any, b: Any) -> bool:
         """Return whether two numbers differ by no more than what the largest intermediate of either side may be rounded by."""
-        nodes = topological(value.node for value in (*self.left, *self.right))
+        nodes = nodes_below((*self.left, *self.right))
         values = [value for node in nodes for value in node.values if value.type.dtype.is_float and value not in feeds]
         found = _results(values, feeds)
         if not isinstance(found, DefinedResults):
@@ -135,7 +135,7 @@ def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right:
         for part in computed(scopes)
         if isinstance(part, Apply) and part.name.startswith("convert:")
     }
-    nodes = topological(value.node for value in scopes)
+    nodes = nodes_below(scopes)
     constants = {Value(node).type.dtype for node in nodes if isinstance(node, Constant)}
     tolerance = max((_ROUNDED[dtype] for dtype in converted | constants if dtype in _ROUNDED), default=TOLERANCE)
     powers = {float_digits(dtype) if dtype.is_float else 8 * dtype.bytes - k for dtype in converted for k in (0, 1)}
@@ -144,7 +144,7 @@ def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right:
 
 def feeds_of(
     pair: PairOfLists, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction] = (), mixed: bool = False
-) -> Mapping[Value, Any]:
+) -> Feeds:
     """Random inputs of one manner, or (`mixed`) of a manner for each."""
     sizes = [size for value in pair.inputs for size in value.type.sizes]
     most = int(rng.integers(1, max(2, *sizes) + 1)) if sizes else 2
@@ -156,7 +156,7 @@ def feeds_of(
     }
 
 
-def shown_feeds(feeds: Mapping[Value, Any]) -> list[str]:
+def shown_feeds(feeds: Feeds) -> list[str]:
     """Small inputs of a counterexample, one line each."""
     arrays = [(getattr(value.node, "name", "?"), np.asarray(array)) for value, array in feeds.items()]
     return [f"{name} = {np.array2string(array, separator=', ')}" for name, array in arrays if array.size <= 16]
@@ -174,7 +174,7 @@ class DefinedResults:
         return "no value" if self.missing[k][at] else f"{item:.7g}" if self.arrays[k].dtype.kind == "f" else str(item)
 
 
-def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> DefinedResults | InterpretError | None:
+def _results(values: Sequence[Value], feeds: Feeds) -> DefinedResults | InterpretError | None:
     """None where an operator has no meaning on these inputs."""
     try:
         first, second = (run_scopes(values, feeds, Floats(rounded=False, absent=absent)) for absent in ABSENT)

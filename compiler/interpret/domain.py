@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import prod
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
@@ -22,6 +22,8 @@ Kind = Literal["inf", "bool", "int", "rat", "val"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Array = np.ndarray[Any, Any]
+Shape: TypeAlias = tuple[int, ...]
+Axes: TypeAlias = tuple[int, ...]
 
 INT_MIN, INT_MAX = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
@@ -52,24 +54,21 @@ class Domain(Protocol):
         """The inverse, at the end of a tensor's computation; `final` for the outputs of a run."""
         return array
 
-    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    def draw(self, shape: Shape, rng: np.random.Generator) -> Array:
         """Random elements."""
 
-    def add(self, a: Array, b: Array) -> Array: ...
-
-    def mul(self, a: Array, b: Array) -> Array: ...
-
-    def div(self, a: Array, b: Array) -> Array: ...
+    def arithmetic(self, name: str, a: Array, b: Array) -> Array:
+        """`+ * /`."""
 
     def matmul(self, a: Array, b: Array) -> Array:
         """[batch, m, k] times [batch, k, n]."""
 
-    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def total(self, array: Array, axes: Axes) -> Array:
         """The sum over some axes."""
 
-    def product(self, array: Array, axes: tuple[int, ...]) -> Array: ...
+    def product(self, array: Array, axes: Axes) -> Array: ...
 
-    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+    def extreme(self, kind: str, array: Array, axes: Axes) -> Array:
         """`max` or `min` over some axes."""
 
     def compare(self, name: str, a: Array, b: Array) -> Array:
@@ -121,7 +120,7 @@ def fractions(array: Array) -> Array:
     return out
 
 
-def flat_last(array: Array, axes: tuple[int, ...]) -> Array:
+def flat_last(array: Array, axes: Axes) -> Array:
     """The given axes merged into one, which comes last."""
     kept = [k for k in range(array.ndim) if k not in axes]
     moved = array.transpose(*kept, *axes)

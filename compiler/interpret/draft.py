@@ -220,7 +220,7 @@ class Draft(ABC):
         lets = {let.target.name for let in self.text.lets}
         computed: list[t.Param] = []
         for param in syntax.params:
-            if param.type is None or param.star:
+            if not param.type or param.star:
                 raise self.refused(f"`{param.name}` has no type, or is any number of tensors")
             if lets & names_in(param.type):
                 computed.append(param)
@@ -231,7 +231,7 @@ class Draft(ABC):
         bind_definitions(syntax.left, self.env)
         out = {}
         for param in (*(p for p in syntax.params if p not in computed), *computed):
-            assert param.type is not None
+            assert param.type
             if param in computed:
                 for name in lets:
                     self.needing(self.env, t.Name(name, span=param.span))
@@ -291,7 +291,7 @@ class Draft(ABC):
             if self._draw_list(name, condition):
                 return
         for place in self.text.places.get(name, ()):
-            if self.operator(place.call) is None:
+            if not self.operator(place.call):
                 continue
             try:
                 value = self._placed(name, place)
@@ -326,7 +326,7 @@ class Draft(ABC):
 
     def _placed(self, name: str, place: NamePlace) -> Any:
         op = self.operator(place.call)
-        assert op is not None
+        assert op
         if place.attr is None and not place.starred:
             return self.operand(name, op, place)
         args = [value for arg in place.call.args for value in tensors_in(evaluate(arg, self.env))]
@@ -374,7 +374,7 @@ def partly_bound(op: OperatorDef, args: Sequence[Value], outer: Env) -> Env:
     env = Env(op.module, outer.rules)
     for param, arg in zip(op.syntax.params, args, strict=False):
         env.bind(param.name, arg)
-        if param.type is not None:
+        if param.type:
             try:
                 solve(((param.type, arg.type),), (), env)
             except (Mismatch, DslcError):

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from dslc.interpret.domain import Shape
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType, integer_range
 from dslc.semantics.values import Numbers, far_sizes, values
@@ -153,7 +154,7 @@ def elements(
     )
 
 
-def _beside(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, powers: Sequence[int]) -> Any:
+def _beside(dtype: DType, shape: Shape, rng: np.random.Generator, powers: Sequence[int]) -> Any:
     """Numbers of a type that are beside one power of two, or its opposite."""
     most = 1 << (15 if dtype is DType.F16 else 64)
     low, high = (-most, most) if dtype.is_float else integer_range(dtype)
@@ -163,9 +164,7 @@ def _beside(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, powe
     return rng.choice(pool, shape)
 
 
-def _floats(
-    dtype: DType, shape: tuple[int, ...], manner: Manner, rng: np.random.Generator, named: Sequence[Fraction]
-) -> Any:
+def _floats(dtype: DType, shape: Shape, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction]) -> Any:
     out: Any
     if manner == "positive":
         out = rng.integers(1, 33, shape) / 8
@@ -184,7 +183,7 @@ def _floats(
 
 
 def _integers(
-    dtype: DType, shape: tuple[int, ...], manner: Manner, rng: np.random.Generator, named: Sequence[Fraction], most: int
+    dtype: DType, shape: Shape, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction], most: int
 ) -> Any:
     info = np.iinfo(NUMPY[dtype])
     low, high = int(info.min), int(info.max)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -16,10 +16,10 @@ from dslc.interpret.array import (
     Arr,
     ReadOperand,
     align,
+    combined,
     contract,
     expand,
     lift,
-    multiply,
     normal,
     order,
     same_kind,
@@ -107,7 +107,7 @@ def evaluate(
         return np.ascontiguousarray(np.broadcast_to(view, sizes)) if sizes else np.array(view)
 
     axis, pieces = _pieces(prepared.body, ranges)
-    if axis is None:
+    if not axis:
         return ReadOperand(computed(ranges).reshape(shape), kind)
     parts = []
     size = ranges[axis][1]
@@ -122,7 +122,7 @@ def _pieces(body: Scalar, ranges: dict[Iter, tuple[int, int]]) -> tuple[Iter | N
     """The output iterator over which to cut, and into how many pieces, so that no intermediate is too large."""
     sizes = {it: stop - start for it, (start, stop) in ranges.items()}
     worst, free = 0, frozenset[Iter]()
-    for its, count in _intermediates(body, sizes):
+    for its, count in intermediates(body, sizes):
         if count > worst:
             worst, free = count, its
     if worst <= PIECE:
@@ -134,19 +134,19 @@ def _pieces(body: Scalar, ranges: dict[Iter, tuple[int, int]]) -> tuple[Iter | N
     return axis, min(sizes[axis], -(-worst // PIECE))
 
 
-def _intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[frozenset[Iter], int]]:
+def intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[frozenset[Iter], int]]:
     """The iterators and the number of elements of what is held in memory: factors of a summed product, not the product."""
     known = dict(sizes)
     passed: set[Scalar] = set()
     for node in walk(root):
         if isinstance(node, Reduce):
-            for it, extent in zip(node.iters, node.extents, strict=True):
+            for it, extent in node.axes:
                 bound = _bound(extent, known)
                 known[it] = max(known.get(it, 0), bound)
             if node.kind == "sum":
-                split = isinstance(node.body, Apply) and any(_splits(part) for part in node.body.args)
+                split = isinstance(node.body, Apply) and any(map(_splits, node.body.args))
                 passed.update(_joints(node.body, {"*", "+"} if split else {"*"}))
-            if node.where is not None:
+            if node.where:
                 passed.update(_joints(node.where, {"and"}))
     for node in walk(root):
         if node not in passed and node.free:
@@ -167,18 +167,18 @@ def _bound(extent: Scalar, sizes: dict[Iter, int]) -> int:
     return max((sizes.get(it, 1) for it in extent.free), default=1)
 
 
+@dataclass(slots=True)
 class _Machine:
-    def __init__(self, operands: Sequence[ReadOperand], domain: Domain, dtypes: tuple[DType, ...]) -> None:
-        self._operands = operands
-        self._domain = domain
-        self._memo: dict[tuple[Any, ...], Arr] = {}
-        self._dtypes = dtypes
-        self._types: dict[Scalar, DType | bool] = {}
+    _operands: Sequence[ReadOperand]
+    _domain: Domain
+    _dtypes: tuple[DType, ...]
+    _memo: dict[tuple[Any, ...], Arr] = field(default_factory=dict)
+    _types: dict[Scalar, DType | bool] = field(default_factory=dict)
 
     def go(self, node: Scalar, frame: _Frame) -> Arr:
         key = frame.key(node)
         found = self._memo.get(key)
-        if found is None:
+        if not found:
             found = self._memo[key] = self._of_type(node, self._compute(node, frame), frame)
         return found
 
@@ -269,7 +269,7 @@ class _Machine:
     def _read(self, node: Read, frame: _Frame) -> Arr:
         operand = self._operands[node.operand]
         other = None
-        if node.other is not None:
+        if node.other:
             (found,) = self._together((node,), (self.go(node.other, frame),))
             other = as_kind(found, operand.kind, self._domain)
         return read(
@@ -292,7 +292,7 @@ class _Machine:
     def _reduce(self, node: Reduce, frame: _Frame) -> Arr:
         ranges = dict(frame.ranges)
         conditions = list(conjuncts(node.where))
-        for it, extent in zip(node.iters, node.extents, strict=True):
+        for it, extent in node.axes:
             size = as_kind(self.go(extent, _Frame(ranges, frame.guarded)), "int", self._domain)
             largest = max(0, int(size.data.max())) if size.data.size else 0
             ranges[it] = (0, largest)
@@ -321,15 +321,13 @@ class _Machine:
         for mask in parts[1:]:
             data = data & mask if kind == "any" else data | ~mask
         positions = tuple(axes.index(it) for it in sizes if it in axes)
-        reduced = data.any(axis=positions) if kind == "any" else data.all(axis=positions)
+        reduced = getattr(data, kind)(axis=positions)
         return Arr(np.asarray(reduced), tuple(axis for axis in axes if axis not in sizes), "bool")
 
     def _extreme_or_product(self, node: Reduce, body: Arr, masks: list[Arr], sizes: dict[Iter, int]) -> Arr:
         domain, kind = self._domain, node.kind
-        if kind == "prod" or body.kind == "bool":
-            body = same_kind((body,), domain, "int")[1][0]
-        if body.kind == "inf":
-            body = lift(body, "val", domain)
+        least: Kind = "int" if kind == "prod" or body.kind == "bool" else "bool"
+        body = same_kind((body,), domain, least)[1][0]
         for mask in masks:
             body, neutral = self._together((node.body,), (body, self._neutral(kind)))
             body = self._choose(mask, body, lift(neutral, body.kind, domain))
@@ -344,15 +342,14 @@ class _Machine:
                 data = normal(data.prod(axis=positions), body.kind, domain)
             out = Arr(data, kept, body.kind)
             times = prod(sizes[it] for it in missing)
-            return out if times == 1 else multiply([out] * times, domain)
+            return out if times == 1 else combined("*", [out] * times, domain)
         if body.kind == "val":
             return Arr(domain.extreme(kind, data, positions), kept, "val")
-        reduced = data.max(axis=positions) if kind == "max" else data.min(axis=positions)
-        return Arr(normal(reduced, body.kind, domain), kept, body.kind)
+        return Arr(normal(getattr(data, kind)(axis=positions), body.kind, domain), kept, body.kind)
 
     def _sum(self, body: Scalar, masks: list[Arr], sizes: dict[Iter, int], frame: _Frame) -> Arr:
         domain = self._domain
-        if isinstance(body, Apply) and body.name == "+" and any(_splits(part) for part in body.args):
+        if isinstance(body, Apply) and body.name == "+" and any(map(_splits, body.args)):
             parts = [self._sum(part, masks, sizes, frame) for part in body.args]
             return plus(self._domain, parts)
         # a product of integers of a type is one, also where a factor is a fraction
@@ -369,7 +366,7 @@ class _Machine:
             else:
                 left.append(mask)
         if left and kind == "val" and not all(domain.finite(factor.data) for factor in factors):
-            whole = multiply(factors, domain)
+            whole = combined("*", factors, domain)
             for mask in left:
                 whole = self._choose(mask, whole, self._zero(kind))
             factors, left = [whole], []
@@ -402,8 +399,6 @@ class _Machine:
         guarded = replace(frame, guarded=True)
         branches = self._together((node,), (self.go(node.args[1], guarded), self.go(node.args[2], guarded)))
         _, (a, b) = same_kind(branches, self._domain)
-        if a.kind == "inf":
-            a, b = lift(a, "val", self._domain), lift(b, "val", self._domain)
         return self._choose(condition, a, b)
 
     def _runs(self, node: Apply, frame: _Frame, condition: Arr, bounds: list[int]) -> Arr:
@@ -416,8 +411,6 @@ class _Machine:
             parts.append(self.go(branch, replace(frame, ranges={**frame.ranges, it: (start + low, start + high)})))
         parts = self._together((node,), parts)
         kind, same = same_kind(parts, self._domain)
-        if kind == "inf":
-            kind, same = "val", [lift(part, "val", self._domain) for part in parts]
         axes = order({it, *(axis for part in same for axis in part.axes)})
         at = axes.index(it)
         aligned = [expand(part, axes) for part in same]
@@ -443,7 +436,7 @@ class _Machine:
             if name == "+":
                 return plus(self._domain, args)
             _, same = same_kind(args, self._domain, "int")
-            return multiply(same, self._domain)
+            return combined("*", same, self._domain)
         args = self._together(node.args, [self._looked_at(arg, frame) for arg in node.args])
         typed = self._integer(node) is not None
         if name.startswith("convert:"):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array, Domain, Redraw, flat_last, fraction_of, fractions
-from dslc.interpret.floats import COMPARE
+from dslc.interpret.domain import Array, Axes, Domain, Redraw, Shape, flat_last, fraction_of, fractions
+from dslc.interpret.floats import ARITHMETIC, COMPARE, WHOLE
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
@@ -47,13 +47,10 @@ def _of_numbers(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     return function(a, b) if _plain(a) and _plain(b) else _number(function(_symbolic(a), _symbolic(b)))
 
 
-_add, _multiply = partial(_of_numbers, operator.add), partial(_of_numbers, operator.mul)
-
-
-def _divide(a: Any, b: Any) -> Any:
-    if _plain(b) and b == 0:
+def _arithmetic(name: str, a: Any, b: Any) -> Any:
+    if name == "/" and _plain(b) and b == 0:
         raise Redraw("division by zero")
-    return _of_numbers(operator.truediv, a, b)
+    return _of_numbers(ARITHMETIC[name], a, b)
 
 
 def _power(a: Any, b: Any) -> Any:
@@ -76,21 +73,18 @@ def _function(name: str) -> Callable[..., Any]:
         "abs": abs,
         "max": max,
         "min": min,
-        "floor": lambda a: Fraction(a.__floor__()),
-        "ceil": lambda a: Fraction(a.__ceil__()),
-        "trunc": lambda a: Fraction(a.__trunc__()),
-        "round": lambda a: Fraction(round(a)),
+        **{whole: lambda a, rounds=rounds: Fraction(rounds(a)) for whole, rounds in WHOLE.items()},
         "sign": lambda a: Fraction((a > 0) - (a < 0)),
         "isnan": lambda a: False,
         "isinf": lambda a: isinstance(a, float),
         "//": lambda a, b: Fraction(a // b),
-        "%": lambda a, b: a % b,
+        "%": operator.mod,
     }
     known = getattr(sympy, _NAMES.get(name, name), None)
     symbolic = known if callable(known) else sympy.Function({"//": "floordiv", "%": "mod"}.get(name, name))
 
     def go(*args: Any) -> Any:
-        if name in plain and all(_plain(arg) for arg in args):
+        if name in plain and all(map(_plain, args)):
             return plain[name](*args)
         return _number(symbolic(*(_symbolic(arg) for arg in args)))
 
@@ -166,36 +160,28 @@ class Exact(Domain):
             return out
         return _each(lambda item: _number(_symbolic(item)) if not _plain(item) else Fraction(item), array)
 
-    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    def draw(self, shape: Shape, rng: np.random.Generator) -> Array:
         return fractions(rng.integers(-9, 10, shape)) / fractions(rng.integers(1, 5, shape))
 
-    def add(self, a: Array, b: Array) -> Array:
-        return _each(_add, a, b)
-
-    def mul(self, a: Array, b: Array) -> Array:
-        return _each(_multiply, a, b)
-
-    def div(self, a: Array, b: Array) -> Array:
-        return _each(_divide, a, b)
+    def arithmetic(self, name: str, a: Array, b: Array) -> Array:
+        return _each(partial(_arithmetic, name), a, b)
 
     def matmul(self, a: Array, b: Array) -> Array:
-        return self.total(self.mul(a[..., :, :, None], b[..., None, :, :]), (a.ndim - 1,))
+        return self.total(self.arithmetic("*", a[..., :, :, None], b[..., None, :, :]), (a.ndim - 1,))
 
-    def _fold(
-        self, function: Callable[[Array, Array], Array], array: Array, axes: tuple[int, ...], empty: Number
-    ) -> Array:
+    def _fold(self, function: Callable[[Array, Array], Array], array: Array, axes: Axes, empty: Number) -> Array:
         data = flat_last(array, axes)
         if not data.shape[-1]:
             return np.broadcast_to(self.number(empty), data.shape[:-1])
         return reduce(function, (data[..., k] for k in range(data.shape[-1])))
 
-    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._fold(self.add, array, axes, 0)
+    def total(self, array: Array, axes: Axes) -> Array:
+        return self._fold(partial(self.arithmetic, "+"), array, axes, 0)
 
-    def product(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._fold(self.mul, array, axes, 1)
+    def product(self, array: Array, axes: Axes) -> Array:
+        return self._fold(partial(self.arithmetic, "*"), array, axes, 1)
 
-    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+    def extreme(self, kind: str, array: Array, axes: Axes) -> Array:
         return self._fold(partial(self.function, kind), array, axes, float("-inf") if kind == "max" else float("inf"))
 
     def compare(self, name: str, a: Array, b: Array) -> Array:

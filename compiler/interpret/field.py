@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array, Domain, Redraw, flat_last, fraction_of
-from dslc.interpret.floats import COMPARE
+from dslc.interpret.domain import Array, Axes, Domain, Redraw, Shape, flat_last, fraction_of
+from dslc.interpret.floats import ARITHMETIC, COMPARE
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
 
@@ -116,27 +116,19 @@ class Field(Domain):
         flat = [int(text(float(str(item)))) if np.isfinite(item) else _infinite(item) for item in array.reshape(-1)]
         return np.array(flat, dtype=np.int64).reshape(array.shape)
 
-    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    def draw(self, shape: Shape, rng: np.random.Generator) -> Array:
         return rng.integers(0, P, shape, dtype=np.int64)
 
-    def add(self, a: Array, b: Array) -> Array:
-        out = np.asarray((a + b) % P)
+    def arithmetic(self, name: str, a: Array, b: Array) -> Array:
+        if name == "/":
+            b, name = np.where(b >= P, 0, inverse(np.where(b >= P, 1, b))), "*"
+        out = np.asarray(ARITHMETIC[name](a, b) % P)
         if _has_infinite(a) or _has_infinite(b):
             a, b = np.broadcast_arrays(a, b)
-            out = np.where(a >= P, a, np.where(b >= P, b, out))
+            for one, other in ((b, a), (a, b)) if name == "+" else ((a, b), (b, a)):
+                turned = (name == "*") & (other == P - 1)
+                out = np.where(one >= P, np.where(turned, POSITIVE + NEGATIVE - one, one), out)
         return out
-
-    def mul(self, a: Array, b: Array) -> Array:
-        out = np.asarray(a * b % P)
-        if _has_infinite(a) or _has_infinite(b):
-            a, b = np.broadcast_arrays(a, b)
-            for one, other in ((a, b), (b, a)):
-                sign = np.where(other == P - 1, POSITIVE + NEGATIVE - one, one)
-                out = np.where(one >= P, sign, out)
-        return out
-
-    def div(self, a: Array, b: Array) -> Array:
-        return self.mul(a, np.where(b >= P, 0, inverse(np.where(b >= P, 1, b))))
 
     def matmul(self, a: Array, b: Array) -> Array:
         depth = a.shape[-1]
@@ -157,10 +149,10 @@ class Field(Domain):
             (high.astype(np.int64) % P * 2 + middle * 65536 + low.astype(np.int64)) % P
         )  # 2^32 = 2 modulo p
 
-    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def total(self, array: Array, axes: Axes) -> Array:
         return np.asarray(array.sum(axis=axes) % P)
 
-    def product(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def product(self, array: Array, axes: Axes) -> Array:
         data = flat_last(array, axes)
         out = np.ones(data.shape[:-1], dtype=np.int64)
         for k in range(data.shape[-1]):
@@ -180,7 +172,7 @@ class Field(Domain):
                 keys = np.where(a == element, _place(np.asarray(value)), keys)
         return np.where(a == POSITIVE, 2.0, np.where(a == NEGATIVE, -1.0, keys))
 
-    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+    def extreme(self, kind: str, array: Array, axes: Axes) -> Array:
         data = flat_last(array, axes)
         if data.shape[-1] == 0:
             return np.full(data.shape[:-1], NEGATIVE if kind == "max" else POSITIVE, dtype=np.int64)
@@ -212,7 +204,7 @@ class Field(Domain):
             first = self._keys(args[0]) >= self._keys(args[1])
             return np.where(first == (name == "max"), args[0], args[1])
         if name == "abs":
-            return self.function("max", args[0], self.mul(args[0], np.asarray(P - 1)))
+            return self.function("max", args[0], self.arithmetic("*", args[0], np.asarray(P - 1)))
         if name == "sign":
             positive, negative = self.compare(">", args[0], np.asarray(0)), self.compare("<", args[0], np.asarray(0))
             return np.where(positive, 1, np.where(negative, P - 1, 0)).astype(np.int64)
@@ -290,7 +282,7 @@ class UnknownFunctions(Field):
     In the field's order one of two elements is larger, so a draw hides what the other one is; here every element counts.
     """
 
-    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+    def extreme(self, kind: str, array: Array, axes: Axes) -> Array:
         data = np.sort(flat_last(array, axes), axis=-1)
         neutral = NEGATIVE if kind == "max" else POSITIVE
         if data.shape[-1] == 0:

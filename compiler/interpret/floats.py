@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import INT_MAX, Array, Domain, Redraw
+from dslc.interpret.domain import INT_MAX, Array, Axes, Domain, Redraw, Shape
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
@@ -27,6 +27,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "%": np.mod,
     "erf": lambda x: np.asarray(_erf(x)).astype(np.float64),
 }
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "*": operator.mul, "/": operator.truediv}
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -35,6 +36,9 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+WHOLE: dict[str, Callable[[Any], int]] = {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}
 
 
 class Floats(Domain):
@@ -67,31 +71,23 @@ class Floats(Domain):
     def decode(self, array: Array, dtype: DType, final: bool) -> Array:
         return array.astype(NUMPY[dtype]) if final and self._rounded else array
 
-    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    def draw(self, shape: Shape, rng: np.random.Generator) -> Array:
         return rng.standard_normal(shape)
 
-    def add(self, a: Array, b: Array) -> Array:
-        return self.held(a + b)
-
-    def mul(self, a: Array, b: Array) -> Array:
-        return self.held(a * b)
-
-    def div(self, a: Array, b: Array) -> Array:
-        return self.held(a / b)
+    def arithmetic(self, name: str, a: Array, b: Array) -> Array:
+        return self.held(ARITHMETIC[name](a, b))
 
     def matmul(self, a: Array, b: Array) -> Array:
         return self.held(a @ b)
 
-    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def total(self, array: Array, axes: Axes) -> Array:
         return self.held(array.sum(axis=axes))
 
-    def product(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def product(self, array: Array, axes: Axes) -> Array:
         return self.held(array.prod(axis=axes))
 
-    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
-        return np.asarray(
-            array.max(axis=axes, initial=-np.inf) if kind == "max" else array.min(axis=axes, initial=np.inf)
-        )
+    def extreme(self, kind: str, array: Array, axes: Axes) -> Array:
+        return np.asarray(getattr(array, kind)(axis=axes, initial=-np.inf if kind == "max" else np.inf))
 
     def compare(self, name: str, a: Array, b: Array) -> Array:
         return np.asarray(COMPARE[name](a, b))
@@ -163,10 +159,10 @@ class Narrow(Floats):
             out[..., row, :] = self.held(products.sum(axis=-2, dtype=np.float64)) + 0.0
         return out
 
-    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def total(self, array: Array, axes: Axes) -> Array:
         return super().total(array, axes) + 0.0
 
-    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+    def extreme(self, kind: str, array: Array, axes: Axes) -> Array:
         found = super().extreme(kind, array, axes)
         negative = np.signbit(array)
         zero = (negative.all(axis=axes) if kind == "max" else (negative & (array == 0)).any(axis=axes)) & (found == 0)
@@ -175,10 +171,6 @@ class Narrow(Floats):
     def function(self, name: str, *args: Array) -> Array:
         found = super().function(name, *args)
         if name in {"max", "min"}:
-            negative = (
-                np.signbit(args[0]) & np.signbit(args[1])
-                if name == "max"
-                else np.signbit(args[0]) | np.signbit(args[1])
-            )
+            negative = (np.logical_and if name == "max" else np.logical_or)(*map(np.signbit, args))
             return np.where(found == 0, np.where(negative, -0.0, 0.0), found)
         return found if found.dtype == bool else self.held(found)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from dslc.interpret.array import Arr, align, joint_kind, lift, normal, same_kind, wrapped
-from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain, Kind, Redraw
-from dslc.interpret.floats import COMPARE, FUNCTIONS
+from dslc.interpret.array import Arr, align, combined, joint_kind, lift, normal, same_kind, wrapped
+from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain, Kind, Redraw, Shape
+from dslc.interpret.floats import COMPARE, FUNCTIONS, WHOLE
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DTYPES, DType, float_digits, holds, integer_range
 from dslc.ir.scalar import Iter
 
 DIGITS = 128  #: exponent of a fraction, beyond which the result is as good as 0 or infinity
-
-_WHOLE: dict[str, Callable[[Any], int]] = {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}
 
 
 def as_kind(arr: Arr, kind: Kind, domain: Domain) -> Arr:
@@ -28,11 +26,7 @@ def as_kind(arr: Arr, kind: Kind, domain: Domain) -> Arr:
         return lift(arr, kind, domain)
     if kind == "bool":
         return arr if arr.kind == "bool" else Arr(_nonzero(arr, domain), arr.axes, "bool")
-    if arr.kind == "val":
-        return Arr(domain.to_integers(arr.data, DType.I64, True), arr.axes, "int")
-    if arr.kind == "rat":
-        return Arr(truncated(arr.data), arr.axes, "int")
-    return lift(arr, "int", domain)
+    return arr if arr.kind == "int" else convert(domain, "i64", arr, True)
 
 
 def _nonzero(arr: Arr, domain: Domain) -> Array:
@@ -47,7 +41,7 @@ def truncated(data: Array) -> Array:
     return integers(flat, data.shape)
 
 
-def integers(flat: Sequence[int], shape: tuple[int, ...]) -> Array:
+def integers(flat: Sequence[int], shape: Shape) -> Array:
     """Python's integers as int64 where they all fit, else as objects."""
     narrow = all(INT_MIN <= item <= INT_MAX for item in flat)
     out = np.empty(len(flat), dtype=np.int64 if narrow else object)
@@ -56,15 +50,8 @@ def integers(flat: Sequence[int], shape: tuple[int, ...]) -> Array:
 
 
 def plus(domain: Domain, args: Sequence[Arr]) -> Arr:
-    """A sum of any number of terms, small ones first."""
-    kind, same = same_kind(args, domain, "int")
-    ordered = sorted(same, key=lambda arr: len(arr.axes))
-    out = ordered[0]
-    for part in ordered[1:]:
-        axes, (a, b) = align((out, part))
-        data = domain.add(a, b) if kind == "val" else normal(a + b, kind, domain)
-        out = Arr(data, axes, kind)
-    return out
+    """A sum of any number of terms."""
+    return combined("+", same_kind(args, domain, "int")[1], domain)
 
 
 def divide(domain: Domain, args: Sequence[Arr], guarded: bool) -> Arr:
@@ -72,14 +59,18 @@ def divide(domain: Domain, args: Sequence[Arr], guarded: bool) -> Arr:
     if joint_kind(args) == "val" or any(arg.kind == "inf" for arg in args):
         _, same = same_kind(args, domain, "val")
         axes, (a, b) = align(same)
-        return Arr(domain.div(a, b), axes, "val")
+        return Arr(domain.arithmetic("/", a, b), axes, "val")
     _, same = same_kind(args, domain, "rat")
     axes, (a, b) = align(same)
-    zero = None
-    if (b == 0).any():
-        zero = _zeros(domain, b == 0, guarded)
-        b = np.where(b == 0, np.asarray(Fraction(1)), b)
+    b, zero = _divisor(domain, b, guarded, Fraction(1))
     return _standing(domain, Arr(normal(a / b, "rat", domain), axes, "rat"), zero)
+
+
+def _divisor(domain: Domain, b: Array, guarded: bool, one: Fraction | int = 1) -> tuple[Array, Array | None]:
+    """A divisor with ones in the place of zeros, and where these were."""
+    if not (b == 0).any():
+        return b, None
+    return np.where(b == 0, np.asarray(one), b), _zeros(domain, b == 0, guarded)
 
 
 def _zeros(domain: Domain, zero: Any, guarded: bool) -> Array:
@@ -101,10 +92,7 @@ def integer_quotient(domain: Domain, name: str, a: Arr, b: Arr, guarded: bool) -
     """`floor`, `ceil` or `trunc` of a quotient of integers, without going through fractions."""
     _, same = same_kind((a, b), domain, "int")
     axes, (x, y) = align(same)
-    zero = None
-    if (y == 0).any():
-        zero = _zeros(domain, y == 0, guarded)
-        y = np.where(y == 0, 1, y)
+    y, zero = _divisor(domain, y, guarded)
     quotient = x // y
     if name != "floor":
         inexact = quotient * y != x
@@ -174,12 +162,9 @@ def boolean(domain: Domain, name: str, args: Sequence[Arr]) -> Arr:
 def compare(domain: Domain, name: str, args: Sequence[Arr]) -> Arr:
     """`== != < <= > >=`."""
     kind, same = same_kind(args, domain)
-    if kind == "inf":
-        kind, same = "val", [lift(arg, "val", domain) for arg in args]
     axes, (a, b) = align(same)
-    data = domain.compare(name, a, b) if kind == "val" else COMPARE[name](a, b)
-    data = np.asarray(data)
-    return Arr(data if kind == "val" or data.dtype == bool else data.astype(bool), axes, "bool")
+    data = np.asarray(domain.compare(name, a, b) if kind == "val" else COMPARE[name](a, b))
+    return Arr(data if kind == "val" else data.astype(bool), axes, "bool")
 
 
 def convert(domain: Domain, dtype: str, arg: Arr, guarded: bool = False, source: DType | None = None) -> Arr:
@@ -202,7 +187,7 @@ def convert(domain: Domain, dtype: str, arg: Arr, guarded: bool = False, source:
     if arg.kind == "inf":
         return Arr(integers([high if bool(arg.data > 0) else low], ()), (), "int")
     if arg.kind not in {"rat", "val"}:
-        found = as_kind(arg, "int", domain)
+        found = lift(arg, "int", domain)
         return replace(found, data=wrapped(found.data, target))
     if arg.kind == "rat":
         return Arr(wrapped(truncated(arg.data), target), arg.axes, "int")
@@ -224,7 +209,7 @@ def _rounded(arg: Arr, target: DType) -> Arr:
 def apply_function(domain: Domain, name: str, args: Sequence[Arr], guarded: bool) -> Arr:
     """Any other function of the vocabulary; on integers and fractions those that stay exact do."""
     kind, same = same_kind(args, domain, "int")
-    exact = name in {"max", "min", "abs", "floor", "ceil", "round", "trunc", "sign", "//", "%"}
+    exact = name in {"max", "min", "abs", "sign", "//", "%", *WHOLE}
     if kind != "val" and not exact:
         kind, same = "val", [lift(arg, "val", domain) for arg in same]
     axes, parts = align(same)
@@ -232,18 +217,17 @@ def apply_function(domain: Domain, name: str, args: Sequence[Arr], guarded: bool
         data = domain.function(name, *parts)
         return Arr(data, axes, "bool" if name in {"isnan", "isinf"} else "val")
     zero = None
-    if name in {"//", "%"} and (parts[1] == 0).any():
-        zero = _zeros(domain, parts[1] == 0, guarded)
-        parts[1] = np.where(parts[1] == 0, 1, parts[1])
+    if name in {"//", "%"}:
+        parts[1], zero = _divisor(domain, parts[1], guarded)
     if kind == "int":
-        if name in {"floor", "ceil", "round", "trunc"}:
+        if name in WHOLE:
             return Arr(parts[0], axes, "int")
         return _standing(domain, Arr(normal(FUNCTIONS[name](*parts), "int", domain), axes, "int"), zero)
     return _standing(domain, _rational(domain, name, parts, axes), zero)
 
 
 def _rational(domain: Domain, name: str, parts: list[Array], axes: tuple[Iter, ...]) -> Arr:
-    whole = _WHOLE.get(name)
+    whole = WHOLE.get(name)
     if whole is not None:
         flat = [item if isinstance(item, float) else whole(item) for item in parts[0].reshape(-1)]
         return Arr(truncated(np.array(flat, dtype=object).reshape(parts[0].shape)), axes, "int")

@@ -31,7 +31,7 @@ from dslc.interpret.draft import (
 from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Call, Input, Value, input_value, topological
+from dslc.ir.graph import Call, Input, Value, input_value, nodes_below
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, EvalError, Mismatch, MismatchKind, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
@@ -88,7 +88,7 @@ def shown(sub: SubstitutionDef, instance: Instance) -> Iterator[tuple[str, str]]
 def show(value: Any) -> str:
     """A drawn value as the language writes it."""
     if isinstance(value, tuple):
-        return "[" + ", ".join(show(item) for item in value) + "]"
+        return "[" + ", ".join(map(show, value)) + "]"
     if isinstance(value, AttrSet):
         return "{" + ", ".join(f"{name} = {show(item)}" for name, item in value.values.items()) + "}"
     if isinstance(value, OperatorRef):
@@ -237,7 +237,7 @@ class _Random(Draft):
         hints = (*operator_hints(op).get(attr.name, ()), *self.text.hints.get(name, ()))
         if inner.has(attr.name) and self.chance(DETERMINED):
             return inner.get(attr.name)
-        if attr.default is not None and self.chance(DEFAULT):
+        if attr.default and self.chance(DEFAULT):
             try:
                 return evaluate(attr.default, inner)
             except (Unbound, Mismatch, DslcError):
@@ -306,9 +306,7 @@ def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     """As `partly_bound`, with what guards say of known sizes: attributes are among it (only where no size is unknown)."""
     env = partly_bound(op, args, outer)
     # what a later type says may have been missing in an earlier one
-    types = [
-        ((param.type, arg.type),) for param, arg in zip(op.syntax.params, args, strict=False) if param.type is not None
-    ]
+    types = [((param.type, arg.type),) for param, arg in zip(op.syntax.params, args, strict=False) if param.type]
     guards = guards_in(op.syntax.statements)
     for pairs, conditions in (*((pair, ()) for pair in types), *(((), (guard,)) for guard in guards)):
         with contextlib.suppress(Mismatch, DslcError, Unbound):
@@ -376,11 +374,7 @@ def _linear_uses(
     name = condition.args[0].id
     declared = (s for part in syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if s.name == name)
     count = next((len(s.params) for s in declared), 0)
-    uses = [
-        n
-        for n in topological(v.node for v in left.values())
-        if isinstance(n, Call) and name in terms and n.op == terms[name].name
-    ]
+    uses = [n for n in nodes_below(left.values()) if isinstance(n, Call) and name in terms and n.op == terms[name].name]
     return all(linear_at(rules, n, count) for n in uses)
 
 
@@ -390,7 +384,7 @@ def _corrections(draft: _Random, statements: tuple[t.GraphStatement, ...], env: 
     limit = 1.0
     for statement in statements:
         if isinstance(statement, t.Correct):
-            if statement.limit is not None:
+            if statement.limit:
                 limit = float(draft.needing(env, statement.limit))
             if isinstance(statement.what, t.Bind):
                 out.update(draft.results(statement.what, env))

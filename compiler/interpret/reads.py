@@ -51,23 +51,23 @@ def read(operand: ReadOperand, index: Sequence[Arr], other: Arr | None, guarded:
         low, high, size = int(arr.data.min()), int(arr.data.max()), data.shape[k]
         if low >= 0 and high < size:
             continue
-        if other is None and not guarded:
+        if not other and not guarded:
             raise OutOfBounds(f"{where}: axis {k} of size {size} is read at {low if low < 0 else high}")
         fixed = other is not None and not other.axes
         before, after = max(0, -low), max(0, high - size + 1)
-        if other is not None and fixed and before + after <= PAD * size + 8:
+        if other and fixed and before + after <= PAD * size + 8:
             data = _padded(data, k, before, after, other.data)
             positions[k] = Arr(arr.data + before, arr.axes, "int")
             continue
         inside = Arr((arr.data >= 0) & (arr.data < size), arr.axes, "bool")
-        mask = inside if mask is None else _both(mask, inside)
+        mask = _both(mask, inside) if mask else inside
         if size == 0:
             data = _padded(data, k, 0, 1, np.zeros((), dtype=data.dtype))
             size = 1
         positions[k] = Arr(np.clip(arr.data, 0, size - 1), arr.axes, "int")
     out = Arr(_take(data, positions, axes, sizes), axes, operand.kind)
     out = _without_constant_axes(out)
-    if mask is None or other is None:
+    if not mask or not other:
         return out
     joint, (inside_, taken, outside) = align((mask, out, other))
     return Arr(np.where(inside_, taken, outside), joint, operand.kind)
@@ -133,7 +133,7 @@ def _take(data: Array, index: list[Arr], axes: tuple[Iter, ...], sizes: dict[Ite
         # a gather puts its axes right after the named ones, before those still to come
         view, names = _gather(view, [index[k] for k in group], len(named))
         named.extend(names)
-    return view.transpose(tuple(named.index(axis) for axis in axes))
+    return view.transpose(tuple(map(named.index, axes)))
 
 
 def _gather(view: Array, index: list[Arr], at: int) -> tuple[Array, tuple[Iter, ...]]:
@@ -146,11 +146,4 @@ def _gather(view: Array, index: list[Arr], at: int) -> tuple[Array, tuple[Iter, 
         count *= view.shape[at + k]
     flat = np.broadcast_to(flat, np.broadcast_shapes(*(part.shape for part in parts)))
     merged = view.reshape(*view.shape[:at], count, *view.shape[at + len(index) :])
-    found = _affine(Arr(flat, joint, "int")) if len(index) > 1 else None
-    if found is None:
-        return np.take(merged, flat, axis=at), joint
-    base = merged[(*(slice(None) for _ in range(at)), slice(found[0], None))]
-    inner = tuple(found[1].get(axis, 0) * merged.strides[at] for axis in joint)
-    shape = (*merged.shape[:at], *flat.shape, *merged.shape[at + 1 :])
-    strides = (*merged.strides[:at], *inner, *merged.strides[at + 1 :])
-    return as_strided(base, shape, strides, writeable=False), joint
+    return np.take(merged, flat, axis=at), joint

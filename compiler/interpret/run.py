@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.evaluator import CannotEvaluate, evaluate
 from dslc.interpret.reads import OutOfBounds
 from dslc.ir.constants import FillRef
-from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, nodes_below
+
+#: arrays by the values that they are given for
+Feeds: TypeAlias = Mapping[Value, Any]
 
 if TYPE_CHECKING:
     from dslc.semantics.library import Rules
@@ -36,7 +39,7 @@ class InterpretError(Exception):
         self.kind = kind
 
 
-def run(rules: Rules, outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:
+def run(rules: Rules, outputs: Sequence[Value], feeds: Feeds, domain: Domain) -> list[Array]:
     """The arrays of `outputs`, of their declared shapes.
 
     `feeds` gives an array for each input that the outputs depend on, and may give one for any other value, which is then not
@@ -54,7 +57,7 @@ def run(rules: Rules, outputs: Sequence[Value], feeds: Mapping[Value, Any], doma
     return run_scopes(scopes, feeds, domain)
 
 
-def run_scopes(outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:
+def run_scopes(outputs: Sequence[Value], feeds: Feeds, domain: Domain) -> list[Array]:
     """As `run`, for graphs without calls."""
     known: dict[Value, ReadOperand] = {value: _fed(value, array, domain) for value, array in feeds.items()}
     nodes = _needed(outputs, known)
@@ -81,7 +84,7 @@ def _needed(outputs: Sequence[Value], known: Mapping[Value, ReadOperand]) -> lis
         if node not in needed and node not in fed:
             needed.add(node)
             stack.extend(arg.node for arg in node.args if arg not in known)
-    return [node for node in topological(value.node for value in outputs) if node in needed]
+    return [node for node in nodes_below(outputs) if node in needed]
 
 
 def _fed(value: Value, array: Any, domain: Domain) -> ReadOperand:

@@ -64,7 +64,7 @@ def unlabelled(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> tuple[Diagn
             except Rejected:
                 continue
             pair = pair_of(rules, instance.inputs, *instance.sides)
-            if pair is None:
+            if not pair:
                 continue
             changed = change(pair, rng)
             if changed is not None:
@@ -79,7 +79,7 @@ def unlabelled(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> tuple[Diagn
 def changed_by(rules: Rules, sub: SubstitutionDef, before: Graph, after: Graph) -> tuple[Diagnostic, ...]:
     """E0508 where a rule that does not say `nonfinite` changes special numbers of a graph."""
     pair = pair_of(rules, before.inputs, before.outputs, after.outputs) if keeps_nonfinite(sub.syntax) else None
-    changed = None if pair is None else change(pair, np.random.default_rng(1))
+    changed = change(pair, np.random.default_rng(1)) if pair else None
     return (finding(sub, changed),) if changed else ()
 
 
@@ -104,7 +104,7 @@ def change(pair: PairOfLists, rng: np.random.Generator) -> str | None:
         for value, a, b in zip(pair.left, results, results[len(pair.left) :], strict=False):
             places = np.argwhere(_differ(value.type, a, b))
             if len(places):
-                at = tuple(int(k) for k in places[0])
+                at = tuple(map(int, places[0]))
                 return f"{_shown(feeds)}{list(at)} is {a[at]} on the left, {b[at]} on the right"
     return None
 

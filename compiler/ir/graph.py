@@ -50,6 +50,11 @@ class Scope:
         return tuple([traversal(k) for k in range(len(self.extents))])
 
     @property
+    def axes(self) -> tuple[tuple[Iter, Dim], ...]:
+        """The iterators with their extents."""
+        return tuple(zip(self.iters, self.extents, strict=True))
+
+    @property
     def type(self) -> TensorType:
         """The type of the result: merged dimensions have the product of their iterators' extents."""
         if self.groups is None:
@@ -385,6 +390,11 @@ def topological(roots: Iterable[Node]) -> list[Node]:
             else:
                 out.append(node)
     return out
+
+
+def nodes_below(values: Iterable[Value]) -> list[Node]:
+    """The nodes that values need, arguments first."""
+    return topological(value.node for value in values)
 
 
 def with_args(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:

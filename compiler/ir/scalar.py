@@ -239,6 +239,11 @@ class Reduce(Scalar):
     kind: str
     where: Scalar | None
 
+    @property
+    def axes(self) -> tuple[tuple[Iter, Scalar], ...]:
+        """The iterators with their extents."""
+        return tuple(zip(self.iters, self.extents, strict=True))
+
     @staticmethod
     def _make(
         body: Scalar, extents: tuple[Scalar, ...], iters: tuple[Iter, ...], kind: str, where: Scalar | None

@@ -88,7 +88,7 @@ def lines_of(
             line = _line(index, dict(zip(axes, static, strict=True)), sizes, axes, iters, free)
         except DataDependent:
             return None
-        if line is None:
+        if not line:
             return None
         found.append(line)
     place = {one: k for k, one in enumerate(order)}
@@ -134,7 +134,7 @@ def _line(
             steps = _steps(where, there)
             if steps is not None:
                 return AxisLine(some, size, own, counts, *steps)
-            if first is None and len(where) <= LISTED:
+            if not first and len(where) <= LISTED:
                 listed = np.where(there, where, 0 if free else size)
                 first = AxisLine(some, size, own, counts, listed=tuple(listed.tolist()))
     return first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
@@ -14,12 +15,12 @@ from onnx import helper
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.fold import least
-from dslc.ir.graph import Input, Node, Opaque, Value, opaque, topological
+from dslc.ir.graph import Input, Node, Opaque, Value, nodes_below, opaque
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
 from dslc.ir.sizes import multiple
 from dslc.onnx.access_lines import AxisLine
 from dslc.onnx.context import OpaqueNode
-from dslc.onnx.protos import ELEM_TYPES, operand_types, schema_of, small_constant, type_name
+from dslc.onnx.protos import ELEM_TYPES, operand_types, schema_of, small_constant, type_name, whole_numbers
 
 # ---- symbolic sizes at run time ------------------------------------------------------------------------------------
 
@@ -32,21 +33,21 @@ _SOME = 15
 Place = tuple[Value, int]
 
 
+@dataclass(eq=False)
 class Sources:
     """Places of sizes in the shapes of a graph's values, in the order in which these are computed.
 
     Values that have one reader are left out: they may become part of their reader's node.
     """
 
-    def __init__(self, outputs: Sequence[Value]) -> None:
-        self._outputs = outputs
+    _outputs: Sequence[Value]
 
     @cached_property
     def _places(self) -> dict[tuple[Scalar | int, ...], tuple[Place, int]]:
         """Every run of sizes of which one is symbolic, by the first value that has it, and the position of that."""
         out: dict[tuple[Scalar | int, ...], tuple[Place, int]] = {}
         readers = Counter(self._outputs)
-        order = topological(value.node for value in self._outputs)
+        order = nodes_below(self._outputs)
         for node in order:
             readers.update(set(node.args))
         for position, node in enumerate(order):
@@ -61,7 +62,7 @@ class Sources:
 
     @cached_property
     def position(self) -> Mapping[Node, int]:
-        return {node: k for k, node in enumerate(topological(value.node for value in self._outputs))}
+        return {node: k for k, node in enumerate(nodes_below(self._outputs))}
 
     def place(self, sizes: Sequence[Any], before: int) -> Place | None:
         """The place at which these sizes stand side by side in the shape of a value that is computed before a position."""
@@ -69,6 +70,7 @@ class Sources:
         return found[0] if found is not None and found[1] < before else None
 
 
+@dataclass(eq=False)
 class Symbols:
     """Builds the nodes that compute sizes; equal sizes are one value.
 
@@ -76,19 +78,15 @@ class Symbols:
     computed earlier than what wants them; see `at`. `mixed`: lists of sizes may have both a -1 and operands' own sizes.
     """
 
-    def __init__(
-        self,
-        dims: Mapping[str, Place],
-        sources: Sources,
-        opset: int = 0,
-        before: int = 0,
-        mixed: bool = False,
-    ) -> None:
-        self._dims, self._sources, self._opset, self._before, self.mixed = dims, sources, opset, before, mixed
+    _dims: Mapping[str, Place]
+    _sources: Sources
+    _opset: int = 0
+    before: int = 0
+    mixed: bool = False
 
     def at(self, node: Node) -> Symbols:
         """The same for what a node of the graph wants, or what is written for it."""
-        return Symbols(self._dims, self._sources, self._opset, self._sources.position.get(node, 0), self.mixed)
+        return replace(self, before=self._sources.position.get(node, 0))
 
     def tensor(self, items: Sequence[Any], as_list: bool) -> Value:
         """The sizes as an int64 list, or the one size as a number.
@@ -114,14 +112,14 @@ class Symbols:
                 while end < len(items) and isinstance(items[end], int):
                     end += 1
             for longer in range(len(items), end, -1):
-                place = self._sources.place(items[at:longer], self._before)
+                place = self._sources.place(items[at:longer], self.before)
                 if place is not None and (self._opset >= _SOME or longer - at == place[0].type.rank):
                     parts.append(self._shape(place, longer - at))
                     end = longer
                     break
             else:
                 numbers = [one for one in items[at:end] if isinstance(one, int)]
-                parts.append(small_constant(np.array(numbers, np.int64)) if numbers else self._size(items[at]))
+                parts.append(whole_numbers(numbers) if numbers else self._size(items[at]))
             at = end
         return parts
 
@@ -133,15 +131,14 @@ class Symbols:
 
     def _size(self, item: Any) -> Value:
         if isinstance(item, int | Num):
-            item = item.value if isinstance(item, Num) else item
-            return small_constant(np.array([item], np.int64))
-        place = self._sources.place((item,), self._before)
+            return whole_numbers([int(item.value if isinstance(item, Num) else item)])
+        place = self._sources.place((item,), self.before)
         if place is None and isinstance(item, Sym):
             place = self._dims[item.name]
             own = multiple(place[0].type.shape[place[1]])
             if own is not None and own[1] > 1:
                 # the axis is so many times as long
-                whole, times = self._at_axis(place), small_constant(np.array([own[1]], np.int64))
+                whole, times = self._at_axis(place), whole_numbers([own[1]])
                 return _node("Div", (whole, times), _LIST)
         if place is not None:
             return self._at_axis(place)
@@ -161,7 +158,7 @@ class Symbols:
         if self._opset >= _SOME:
             return self._shape(place, 1)
         shape = _node("Shape", (source,), TensorType(DType.I64, (source.type.rank,)))
-        return _node("Gather", (shape, small_constant(np.array([axis], np.int64))), _LIST, axis=0)
+        return _node("Gather", (shape, whole_numbers([axis])), _LIST, axis=0)
 
 
 def symbolic(attrs: Any) -> bool:
@@ -170,9 +167,8 @@ def symbolic(attrs: Any) -> bool:
 
 
 def _node(op: str, args: tuple[Value, ...], type: TensorType, **attrs: Any) -> Value:
-    proto = helper.make_node(op, [""] * len(args), [""], **attrs)
-    slots = tuple(range(len(args)))
-    return opaque(f"{op}:{sorted(attrs.items())}", op, OpaqueNode(proto, slots, ()), args, (type,))[0]
+    payload = OpaqueNode(helper.make_node(op, [""] * len(args), [""], **attrs), tuple(range(len(args))), ())
+    return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (type,))[0]
 
 
 # ---- one axis for each iterator ------------------------------------------------------------------------------------
@@ -241,28 +237,20 @@ class Tensors:
         except OverflowError:
             raise NotLowered(f"{value} as {dtype}") from None
 
-    def whole_number(self, value: int) -> Value:
-        return small_constant(np.array(value, np.int64))
-
-    def list(self, items: Sequence[int]) -> Value:
-        return small_constant(np.array(items, np.int64))
-
     def sizes(self, shape: Sequence[Dim]) -> Value:
-        return self.symbols.tensor(shape, True) if shape else self.list([])
+        return self.symbols.tensor(shape, True) if shape else whole_numbers([])
 
     def node(self, op: str, args: tuple[Value, ...], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
         if not takes(op, self.opset, tuple(arg.type.dtype for arg in args)):
             raise NotLowered(f"{op} of {', '.join(str(arg.type.dtype) for arg in args)}")
-        proto = helper.make_node(op, [""] * len(args), [""], **attrs)
-        payload = OpaqueNode(proto, tuple(range(len(args))), ())
-        return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (TensorType(dtype, tuple(shape)),))[0]
+        return _node(op, args, TensorType(dtype, tuple(shape)), **attrs)
 
     def along(
         self, op: str, value: Value, axes: Sequence[int], dtype: DType, shape: Sequence[Dim], **attrs: Any
     ) -> Value:
         """A node that works along some axes: an input of it, or an attribute of older opsets."""
         if self.opset >= (LISTED if op in ("Squeeze", "Unsqueeze", "ReduceSum") else ALL_LISTED):
-            return self.node(op, (value, self.list(axes)), dtype, shape, **attrs)
+            return self.node(op, (value, whole_numbers(axes)), dtype, shape, **attrs)
         return self.node(op, (value,), dtype, shape, axes=list(axes), **attrs)
 
     # ---- parts and orders --------------------------------------------------------------------------------------------
@@ -278,7 +266,7 @@ class Tensors:
         ends = [end if end >= 0 else -END for end in ends]
         lists = ([line.start for line in own.values()], ends, [*own], [line.step for line in own.values()])
         shape = tuple(own[axis].count if axis in own else size for axis, size in enumerate(value.type.shape))
-        return self.node("Slice", (value, *map(self.list, lists)), value.type.dtype, shape)
+        return self.node("Slice", (value, *map(whole_numbers, lists)), value.type.dtype, shape)
 
     def looked_up(self, value: Value, axis: int, positions: Sequence[int]) -> Value:
         """The elements at some positions of an axis.
@@ -295,7 +283,7 @@ class Tensors:
             parts = [(positions, False)]
         found = [
             self.cut(value, {axis: AxisLine((axis,), shape[axis], (), (), own[0], count=len(own))}) if cut
-            else self.node("Gather", (value, self.list(own)), dtype, sized(len(own)), axis=axis)
+            else self.node("Gather", (value, whole_numbers(own)), dtype, sized(len(own)), axis=axis)
             for own, cut in parts
         ]  # fmt: skip
         return (
@@ -310,23 +298,23 @@ class Tensors:
         )
 
     def padded(self, value: Value, pads: dict[int, tuple[int, int]], other: Scalar | None) -> Value:
-        if not any(any(pad) for pad in pads.values()):
+        if not any(map(any, pads.values())):
             return value
         assert isinstance(other, Num)
         both = [pads.get(axis, (0, 0)) for axis in range(value.type.rank)]
         own: tuple[Any, ...] = value.type.shape
         shape = tuple(size if pad == (0, 0) else size + sum(pad) for size, pad in zip(own, both, strict=True))
-        amounts = self.list([pad[0] for pad in both] + [pad[1] for pad in both])
+        amounts = whole_numbers([pad[0] for pad in both] + [pad[1] for pad in both])
         return self.node("Pad", (value, amounts, self.number(other.value, value.type.dtype)), value.type.dtype, shape)
 
     def placed(self, value: Value, iters: Sequence[Iter | None]) -> Value:
         """A tensor with an axis for each of some iterators (None: one of size 1), with an axis for every iterator."""
         dtype, shape = value.type.dtype, value.type.shape
-        gone = [axis for axis, one in enumerate(iters) if one is None]
+        gone = [axis for axis, one in enumerate(iters) if not one]
         if gone:
             shape = tuple(size for axis, size in enumerate(shape) if axis not in gone)
             value = self.along("Squeeze", value, gone, dtype, shape)
-        kept = [one for one in iters if one is not None]
+        kept = [one for one in iters if one]
         order = sorted(range(len(kept)), key=lambda axis: self.iters.index(kept[axis]))
         if order != list(range(len(kept))):
             value = self.node("Transpose", (value,), dtype, tuple(shape[axis] for axis in order), perm=order)

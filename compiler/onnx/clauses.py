@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -16,6 +16,7 @@ from dslc.ir.constants import clamped, fill
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar
+from dslc.onnx.context import ValuesByPlace
 from dslc.onnx.protos import DTYPES, attribute_value
 from dslc.semantics.apply import apply
 from dslc.semantics.definitions import OnnxClause, OperatorDef
@@ -45,7 +46,7 @@ class NodeView:
     """
 
     op: str
-    inputs: tuple[Value | None, ...]
+    inputs: ValuesByPlace
     attrs: Mapping[str, Any]
     defaults: Mapping[str, Any]
     declared: frozenset[str] | None
@@ -69,7 +70,7 @@ def node_view(
     node: NodeProto,
     op: str,
     schema: Any,
-    inputs: tuple[Value | None, ...],
+    inputs: ValuesByPlace,
     used: tuple[bool, ...],
     known: Callable[[Value], tuple[Any, ...] | None],
 ) -> NodeView:
@@ -92,14 +93,19 @@ def active(rules: Rules, op: str, opset: int) -> tuple[OnnxClause, ...]:
     return tuple(c for c in valid if c.since == newest)
 
 
-def read_node(rules: Rules, clauses: Sequence[OnnxClause], view: NodeView) -> tuple[Value | None, ...] | None:
+def active_at(rules: Rules, opset: int) -> Iterator[OnnxClause]:
+    """The clauses that hold at an opset, for all operators."""
+    return (clause for op in rules.onnx for clause in active(rules, op, opset if "." not in op else 1))
+
+
+def read_node(rules: Rules, clauses: Sequence[OnnxClause], view: NodeView) -> ValuesByPlace | None:
     """The values that a node computes, by the first clause that matches; None where none does.
 
     None stands for an output that is not read and that no clause gives.
     """
     for clause in clauses:
         try:
-            values = _own(rules, clause, view) if clause.value is None else _import_only(rules, clause, view)
+            values = _import_only(rules, clause, view) if clause.value else _own(rules, clause, view)
         except Skip:
             continue
         except NO_FIT:
@@ -117,7 +123,7 @@ def number_list(view: NodeView, value: Value) -> tuple[Any, ...]:
     items = view.known(value)
     if items is None:
         raise Skip
-    return tuple(exact(item) for item in items)
+    return tuple(map(exact, items))
 
 
 def exact(item: Any) -> Any:
@@ -128,24 +134,29 @@ def exact(item: Any) -> Any:
     return item
 
 
-def _paired(clause: OnnxClause, view: NodeView) -> list[tuple[t.OnnxInput, Any]]:
-    """Each input of the clause with its value, None where it is absent; a starred one takes the rest."""
-    out: list[tuple[t.OnnxInput, Any]] = []
+def _paired(clause: OnnxClause, view: NodeView, bind: Callable[[str, Any], None]) -> Iterator[tuple[t.Param, Any]]:
+    """The parameters among a clause's inputs with their values, None where one is absent; a starred one takes the rest.
+
+    `bind` gets the names in lists.
+    """
     for k, pattern in enumerate(clause.inputs):
-        if isinstance(pattern, t.Param) and pattern.star:
-            rest = view.inputs[k:]
-            if any(value is None for value in rest):
+        value = view.inputs[k] if k < len(view.inputs) else None
+        if isinstance(pattern, t.ListExpr):
+            if not value:
                 raise Skip
-            return [*out, (pattern, rest)]
-        out.append((pattern, view.inputs[k] if k < len(view.inputs) else None))
-    if any(value is not None for value in view.inputs[len(clause.inputs) :]):
+            _split_list(pattern, number_list(view, value), bind)
+        elif pattern.star:
+            if not all(view.inputs[k:]):
+                raise Skip
+            yield pattern, view.inputs[k:]
+            return
+        elif pattern.name != "_":
+            yield pattern, value
+        # an input is left out, or given as a tensor without elements (how old exporters leave one out)
+        elif value and not (value.known and 0 in value.type.shape):
+            raise Skip
+    if any(view.inputs[len(clause.inputs) :]):
         raise Skip
-    return out
-
-
-def _absent(value: Value | None) -> bool:
-    """Return whether an input is left out, or given as a tensor without elements (how old exporters leave one out)."""
-    return value is None or (value.known and 0 in value.type.shape)
 
 
 def _split_list(pattern: t.ListExpr, values: tuple[Any, ...], bind: Callable[[str, Any], None]) -> None:
@@ -207,9 +218,9 @@ def check_unnamed(clause: OnnxClause, view: NodeView) -> None:
 # ---- an operator's own clause ----------------------------------------------------------------------------------
 
 
-def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None, ...] | None:
+def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> ValuesByPlace | None:
     op = clause.operator
-    assert op is not None
+    assert op
     check_unnamed(clause, view)
     tensors = {param.name: k for k, param in enumerate(op.syntax.params)}
     declared = {attr.name: attr for attr in op.attrs}
@@ -222,16 +233,9 @@ def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None
             raise Skip
         attrs[name] = _typed(declared[name], value)
 
-    for pattern, value in _paired(clause, view):
-        if isinstance(pattern, t.ListExpr):
-            if value is None:
-                raise Skip
-            _split_list(pattern, number_list(view, value), bind)
-        elif pattern.star:
+    for pattern, value in _paired(clause, view, bind):
+        if pattern.star:
             args = list(value)
-        elif pattern.name == "_":
-            if not _absent(value):
-                raise Skip
         elif pattern.name in tensors:
             args[tensors[pattern.name]] = value
         elif value is None:
@@ -244,51 +248,53 @@ def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None
             bind(pattern.name, _list_or_number(declared[pattern.name].type, items))
         else:
             later.append((t.Name(pattern.name, span=pattern.span), number_list(view, value)))
-    for entry in clause.attrs:
-        _own_entry(rules, entry, view, op, bind, later)
+
+    def named(expr: t.Expr, present: bool, value: Any) -> bool:
+        if not isinstance(expr, t.Name) or expr.id not in declared:
+            return False
+        default = declared_default(rules, op, declared[expr.id]) if isinstance(value, float) else None
+        # a default may be written with more digits than a 32-bit float of the file has
+        usual = isinstance(default, int | float | Fraction) and np.float32(float(default)) == np.float32(value)
+        if present and not usual:
+            bind(expr.id, value)
+        return True
+
+    _bind_entries(clause, view, Env(op.module, rules), later, named, bind)
     values = apply(rules, op, args, attrs)
     if later:
-        env = operator_env(rules, op, args, attrs)
-        for expr, expected in later:
-            if not equal(expected, evaluate(expr, env)):
-                raise Skip
+        _agree(later, operator_env(rules, op, args, attrs))
     return _outputs(clause, op, values, view)
 
 
-def _own_entry(
-    rules: Rules,
-    entry: t.Entry,
-    view: NodeView,
-    op: OperatorDef,
-    bind: Callable[[str, Any], None],
-    later: list[tuple[t.Expr, Any]],
-) -> None:
-    present, value = view.attribute(entry.name)
-    expr = entry.value
-    declared = {attr.name: attr for attr in op.attrs}
-    if is_literal(expr):
-        if not present and not view.exists(entry.name):
-            return
-        if not present or not equal(value, evaluate(expr, Env(op.module, rules))):
-            raise Skip
-        return
-    if not present:
-        return
-    if isinstance(expr, t.Name) and expr.id in declared:
-        default = declared_default(rules, op, declared[expr.id]) if isinstance(value, float) else None
-        # a default may be written with more digits than a 32-bit float of the file has
-        if not isinstance(default, int | float | Fraction) or np.float32(float(default)) != np.float32(value):
-            bind(expr.id, value)
-    elif isinstance(expr, t.ListExpr) and isinstance(value, tuple):
-        _split_list(expr, value, bind)
-    elif entry.name in view.attrs:
-        later.append((expr, value))
+def _agree(later: Iterable[tuple[t.Expr, Any]], env: Env) -> None:
+    """Raises Skip where an expression has another value than the node."""
+    if not all(equal(expected, evaluate(expr, env)) for expr, expected in later):
+        raise Skip
+
+
+def _bind_entries(
+    clause: OnnxClause, view: NodeView, env: Env, later: list[tuple[t.Expr, Any]],
+    named: Callable[[t.Expr, bool, Any], bool], bind: Callable[[str, Any], None],
+) -> None:  # fmt: skip
+    """Binds what the attribute map names, first by `named`; what it compares goes to `later`, or is a literal."""
+    for entry in clause.attrs:
+        present, value = view.attribute(entry.name)
+        expr = entry.value
+        if is_literal(expr):
+            if not (equal(value, evaluate(expr, env)) if present else not view.exists(entry.name)):
+                raise Skip
+        elif named(expr, present, value):
+            continue
+        elif isinstance(expr, t.ListExpr) and isinstance(value, tuple):
+            _split_list(expr, value, bind)
+        elif entry.name in view.attrs:
+            later.append((expr, value))
 
 
 def declared_default(rules: Rules, op: OperatorDef, declared: t.Attr | t.Param) -> Any:
     """The value of an attribute or a parameter that is left out; None where it has none."""
     try:
-        return None if declared.default is None else evaluate(declared.default, Env(op.module, rules))
+        return evaluate(declared.default, Env(op.module, rules)) if declared.default else None
     except NO_FIT:
         return None
 
@@ -309,14 +315,12 @@ def _list_or_number(type: t.TypeExpr, items: tuple[Any, ...]) -> Any:
         return items
     if len(items) != 1:
         raise Skip
-    if type.name == "bool":
-        return bool(items[0])
-    return items[0]
+    return bool(items[0]) if type.name == "bool" else items[0]
 
 
 def _outputs(
     clause: OnnxClause, op: OperatorDef | None, values: tuple[Value, ...], view: NodeView
-) -> tuple[Value | None, ...] | None:
+) -> ValuesByPlace | None:
     """The values by output position of the node."""
     count = len(view.used)
     if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:
@@ -337,19 +341,19 @@ def _outputs(
 
 def names_in_types(clause: OnnxClause) -> frozenset[str]:
     """Sizes, packs and element types that the types of the clause's inputs bind."""
-    types = [param.type for param in clause.inputs if isinstance(param, t.Param) and param.type is not None]
+    types = [param.type for param in clause.inputs if isinstance(param, t.Param) and param.type]
     own = [type for type in types if type.name not in ATTRIBUTE_TYPES]
     dims = (part for type in own for dim in type.dims or () for part in t.walk(dim))
     return frozenset(type.name for type in own) | {part.id for part in dims if isinstance(part, t.Name)}
 
 
-def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None, ...] | None:
-    assert clause.value is not None
+def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> ValuesByPlace | None:
+    assert clause.value
     check_unnamed(clause, view)
     env = Env(clause.module, rules)
     later: list[tuple[t.Expr, Any]] = []
     pairs = _bind_inputs(clause, view, env)
-    bind_entries(clause, view, env, later)
+    _bind_entries(clause, view, env, later, _named_in(clause, env), env.bind)
     if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:
         env.bind(clause.outputs[0].name, (0,) * len(view.used))
     for statement in clause.statements:
@@ -361,9 +365,7 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Valu
             for k, name in enumerate(statement.names):
                 env.bind(name, Thunk(lambda e=statement.value, k=k: evaluate(e, env)[k]))  # type: ignore[misc]
     solve(pairs, [c for s in clause.statements if isinstance(s, t.Where) for c in s.conditions], env)
-    for expr, expected in later:
-        if not equal(expected, evaluate(expr, env)):
-            raise Skip
+    _agree(later, env)
     result = evaluate(clause.value, env)
     values = result if isinstance(result, tuple) else (result,)
     if not values or not all(isinstance(value, Value) for value in values):
@@ -373,28 +375,21 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Valu
 
 def _bind_inputs(clause: OnnxClause, view: NodeView, env: Env) -> list[Any]:
     pairs: list[Any] = []
-    rank = next((v.type.rank for v in view.inputs if v is not None and v.known), 0)
-    for pattern, value in _paired(clause, view):
-        if isinstance(pattern, t.ListExpr):
-            if value is None:
-                raise Skip
-            _split_list(pattern, number_list(view, value), env.bind)
-        elif pattern.star:
+    rank = next((v.type.rank for v in view.inputs if v and v.known), 0)
+    for pattern, value in _paired(clause, view, env.bind):
+        if pattern.star:
             env.bind(pattern.name, tuple(value))
-        elif pattern.name == "_":
-            if not _absent(value):
-                raise Skip
-        elif pattern.type is not None and pattern.type.name in ATTRIBUTE_TYPES:
+        elif pattern.type and pattern.type.name in ATTRIBUTE_TYPES:
             _bind_attribute_input(pattern, value, rank, view, env)
         elif value is None:
-            if pattern.default is None:
+            if not pattern.default:
                 raise Skip
             env.bind(pattern.name, Thunk(lambda p=pattern: _default_tensor(p, env)))  # type: ignore[misc]
         else:
             if not value.known:
                 raise Skip
             env.bind(pattern.name, value)
-            if pattern.type is not None:
+            if pattern.type:
                 pairs.append((pattern.type, value.type))
                 if pattern.type.dims is not None:
                     env.decls = {**env.decls, pattern.name: pattern.type.dims}
@@ -402,18 +397,18 @@ def _bind_inputs(clause: OnnxClause, view: NodeView, env: Env) -> list[Any]:
 
 
 def _default_tensor(param: t.Param, env: Env) -> Any:
-    assert param.default is not None
+    assert param.default
     number = evaluate(param.default, env)
-    if param.type is None or isinstance(number, Value):
+    if not param.type or isinstance(number, Value):
         return number
     type = shape_of(param.type, env)
     return fill(clamped(number, type.dtype), type)
 
 
 def _bind_attribute_input(param: t.Param, value: Value | None, rank: int, view: NodeView, env: Env) -> None:
-    assert param.type is not None
-    if value is None:
-        if param.default is None:
+    assert param.type
+    if not value:
+        if not param.default:
             raise Skip
         env.bind(param.name, Thunk(lambda: _default_attribute(param, env)))
         return
@@ -427,37 +422,26 @@ def _bind_attribute_input(param: t.Param, value: Value | None, rank: int, view: 
 
 def _default_attribute(param: t.Param, env: Env) -> Any:
     """A default; one number for a list stands for every entry."""
-    assert param.type is not None and param.default is not None
+    assert param.type and param.default
     value = evaluate(param.default, env)
     if param.type.dims and not isinstance(value, tuple):
         return (value,) * int(evaluate(param.type.dims[0], env))
     return value
 
 
-def bind_entries(clause: OnnxClause, view: NodeView, env: Env, later: list[tuple[t.Expr, Any]]) -> None:
-    """Binds what the attribute map names; what it compares goes to `later`."""
+def _named_in(clause: OnnxClause, env: Env) -> Callable[[t.Expr, bool, Any], bool]:
+    """Binds a name, or one with another value where the attribute is missing (`or`); it must be there else."""
     sizes = names_in_types(clause)
-    for entry in clause.attrs:
-        present, value = view.attribute(entry.name)
-        expr = entry.value
+
+    def named(expr: t.Expr, present: bool, value: Any) -> bool:
         if isinstance(expr, t.Binary) and expr.op == "or" and isinstance(expr.left, t.Name):
-            right = expr.right
-            env.bind(expr.left.id, value if present else Thunk(lambda e=right: evaluate(e, env)))  # type: ignore[misc]
-        elif (
-            isinstance(expr, t.Name)
-            and expr.id not in sizes
-            and not env.has(expr.id)
-            and expr.id not in {"true", "false"}
-        ):
-            if not present:
-                raise Skip
-            env.bind(expr.id, value)
-        elif isinstance(expr, t.ListExpr) and isinstance(value, tuple):
-            _split_list(expr, value, env.bind)
-        elif is_literal(expr):
-            if not present and not view.exists(entry.name):
-                continue
-            if not present or not equal(value, evaluate(expr, env)):
-                raise Skip
-        elif entry.name in view.attrs:
-            later.append((expr, value))
+            env.bind(expr.left.id, value if present else Thunk(lambda: evaluate(expr.right, env)))
+            return True
+        if not isinstance(expr, t.Name) or expr.id in sizes or env.has(expr.id) or expr.id in {"true", "false"}:
+            return False
+        if not present:
+            raise Skip
+        env.bind(expr.id, value)
+        return True
+
+    return named

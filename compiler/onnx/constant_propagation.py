@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -19,7 +20,7 @@ from dslc.errors import DslcError
 from dslc.ir.constants import NUMPY, clamped
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.fold import is_index
-from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, with_args
+from dslc.ir.graph import Call, Constant, ScopeNode, Value, with_args
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, table
 from dslc.semantics.apply import apply as application
 from dslc.semantics.env import Mismatch
@@ -37,15 +38,15 @@ class Unknown(Exception):
 
 def static_shape(type: TensorType) -> tuple[int, ...] | None:
     """The shape where all of its sizes are numbers."""
-    return tuple(s for s in type.shape if isinstance(s, int)) if all(isinstance(s, int) for s in type.shape) else None
+    return type.sizes if type.is_static else None
 
 
+@dataclass(frozen=True, slots=True)
 class KnownValues:
     """The elements of values, row-major, where they are known; remembers what it found."""
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._found: dict[Value, Items | None] = {}
+    _rules: Rules
+    _found: dict[Value, Items | None] = field(default_factory=dict)
 
     def put(self, value: Value, items: Items) -> None:
         self._found[value] = items
@@ -89,8 +90,6 @@ class KnownValues:
         if value in known:
             return known[value]
         node = value.node
-        if isinstance(node, Input):
-            raise Unknown
         if isinstance(node, Constant):
             found = self.get(value)
             if found is None:
@@ -147,13 +146,17 @@ def rounded(value: Scalar, dtype: DType) -> Any:
     raise Unknown
 
 
+#: kinds of reductions as functions of two, and what these begin with
+_FOLDS: Mapping[str, tuple[str, Any]] = {
+    "any": ("or", False), "all": ("and", True), "sum": ("+", 0), "prod": ("*", 1), "min": ("min", math.inf), "max": ("max", -math.inf),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class _Evaluator:
-    def __init__(
-        self, iters: Mapping[str, int], operands: list[tuple[tuple[Any, ...], Items]], budget: list[int]
-    ) -> None:
-        self._iters = dict(iters)
-        self._operands = operands
-        self._budget = budget
+    _iters: dict[str, int]
+    _operands: list[tuple[tuple[Any, ...], Items]]
+    _budget: list[int]
 
     def go(self, node: Scalar) -> Scalar:
         self._budget[0] -= 1
@@ -166,7 +169,7 @@ class _Evaluator:
         if isinstance(node, Read):
             return self._read(node)
         if isinstance(node, Table):
-            return table(node.values, tuple(self.go(i) for i in node.index))
+            return table(node.values, tuple(map(self.go, node.index)))
         if isinstance(node, Reduce):
             return self._reduce(node)
         assert isinstance(node, Apply)
@@ -194,7 +197,7 @@ class _Evaluator:
             if not isinstance(size, int):
                 raise Unknown
             if not 0 <= position < size:
-                if node.other is None:
+                if not node.other:
                     raise Unknown
                 return self.go(node.other)
             at = at * size + position
@@ -203,20 +206,15 @@ class _Evaluator:
     def _reduce(self, node: Reduce) -> Scalar:
         values: list[Scalar] = []
         self._collect(node, 0, values)
-        if node.kind in {"any", "all"}:
-            name, total = ("or", num(False)) if node.kind == "any" else ("and", num(True))
-        elif node.kind in {"sum", "prod"}:
-            name, total = ("+", num(0)) if node.kind == "sum" else ("*", num(1))
-        else:
-            name, total = node.kind, num(math.inf if node.kind == "min" else -math.inf)
-        result: Scalar = total
+        name, start = _FOLDS[node.kind]
+        result: Scalar = num(start)
         for value in values:
             result = apply(name, result, value)
         return decided(result)
 
     def _collect(self, node: Reduce, depth: int, out: list[Scalar]) -> None:
         if depth == len(node.iters):
-            if node.where is not None:
+            if node.where:
                 holds = self.go(node.where)
                 if not isinstance(holds, Num):
                     raise Unknown

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto
 
@@ -12,6 +13,9 @@ from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
 from dslc.ir.scalar import Scalar, as_scalar, dimension, substitute
 from dslc.ir.sizes import with_sizes
+
+#: what a node reads or gives, by place; None where that is left out
+ValuesByPlace: TypeAlias = tuple[Value | None, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +44,8 @@ class Origin:
     """The node of the file that computed a value, with the values that it read (None: left out)."""
 
     proto: NodeProto
-    inputs: tuple[Value | None, ...]
-    outputs: tuple[Value | None, ...]
+    inputs: ValuesByPlace
+    outputs: ValuesByPlace
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +90,11 @@ def bind_values(outputs: tuple[Value, ...], bind: Mapping[str, Dim]) -> tuple[Va
     """The same values with symbols replaced by sizes, all at once, in types, attributes and expressions."""
     table: dict[Scalar, Scalar] = {dimension(name): as_scalar(size) for name, size in bind.items()}
     return with_sizes(outputs, lambda item: substitute(item, table))
+
+
+def open_sizes(values: Iterable[Value]) -> list[Scalar]:
+    """The sizes of some values that are no numbers."""
+    return [size for value in values for size in value.type.shape if isinstance(size, Scalar)]
 
 
 def bind_graph(graph: Graph, bind: Mapping[str, Dim]) -> Graph:

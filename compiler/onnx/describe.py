@@ -30,7 +30,7 @@ def pictured(model: ModelProto) -> Picture:
     weights = {tensor.name for tensor in model.graph.initializer}
     held = [node for node in model.graph.node if node.op_type == "Constant" and node.domain in {"", "ai.onnx"}]
     weights.update(name for node in held for name in node.output)
-    known = {id(node) for node in held}
+    known = set(map(id, held))
     nodes = tuple(_drawn(node, weights) for node in model.graph.node if id(node) not in known)
     inputs = tuple(value.name for value in model.graph.input if value.name not in weights)
     return Picture(inputs, tuple(value.name for value in model.graph.output), nodes)

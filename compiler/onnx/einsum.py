@@ -8,12 +8,11 @@ What has dots, a letter twice in an operand, more than two operands, or sizes th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dslc.ir.graph import Value, product
-from dslc.onnx.protos import small_constant
+from dslc.onnx.protos import whole_numbers
 
 #: a node of ONNX's operators as values of the graph; None where no clause reads it
 Make = Callable[..., Value | None]
@@ -50,9 +49,11 @@ def written(equation: str, operands: Sequence[Value], make: Make, listed: bool) 
         return None
 
 
+@dataclass(eq=False)
 class _Writing:
-    def __init__(self, make: Make, listed: bool, sizes: dict[str, Any]) -> None:
-        self.make, self.listed, self.sizes = make, listed, sizes
+    make: Make
+    listed: bool
+    sizes: dict[str, Any]
 
     def result(self, letters: Sequence[str], operands: Sequence[Value], result: str) -> Value:
         found = []
@@ -112,15 +113,15 @@ class _Writing:
         if sum(not isinstance(size, int) for size in shape) > 1 or 0 in shape:
             raise _NotWritten
         sizes = [size if isinstance(size, int) else -1 for size in shape]
-        return self.call("Reshape", value, small_constant(np.array(sizes, np.int64)))
+        return self.call("Reshape", value, whole_numbers(sizes))
 
     def along(self, op: str, value: Value, axes: list[int], **attributes: Any) -> Value:
         if self.listed:
-            return self.call(op, value, small_constant(np.array(axes, np.int64)), **attributes)
+            return self.call(op, value, whole_numbers(axes), **attributes)
         return self.call(op, value, axes=axes, **attributes)
 
     def call(self, op: str, *values: Value, **attributes: Any) -> Value:
         found = self.make(op, *values, **attributes)
-        if found is None:
+        if not found:
             raise _NotWritten
         return found

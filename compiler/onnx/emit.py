@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
@@ -16,8 +16,19 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Value
 from dslc.ir.scalar import Num, Scalar
 from dslc.onnx.broadcasting import Symbols, symbolic
-from dslc.onnx.clauses import COPYING, NO_FIT, active, declared_default, equal, is_literal, node_view, read_node
+from dslc.onnx.clauses import (
+    COPYING,
+    NO_FIT,
+    active,
+    active_at,
+    declared_default,
+    equal,
+    is_literal,
+    node_view,
+    read_node,
+)
 from dslc.onnx.constant_propagation import KnownValues
+from dslc.onnx.context import ValuesByPlace
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of, small_constant, type_name
 from dslc.semantics.definitions import OnnxClause, OperatorDef
 from dslc.semantics.env import Env
@@ -38,17 +49,17 @@ class Spec:
     """One node to be written: `proto` without inputs and outputs, what it reads (None: left out) and gives."""
 
     proto: NodeProto
-    inputs: tuple[Value | None, ...]
-    outputs: tuple[Value | None, ...]
+    inputs: ValuesByPlace
+    outputs: ValuesByPlace
     captured: tuple[tuple[str, Value], ...] = ()
 
     @property
     def reads(self) -> tuple[Value, ...]:
-        return tuple(v for v in self.inputs if v is not None) + tuple(v for _, v in self.captured)
+        return tuple(v for v in self.inputs if v) + tuple(v for _, v in self.captured)
 
     @property
     def gives(self) -> tuple[Value, ...]:
-        return tuple(value for value in self.outputs if value is not None)
+        return tuple(value for value in self.outputs if value)
 
 
 class NotWritable(Exception):
@@ -60,10 +71,9 @@ def own_clauses(rules: Rules, operator: str, opset: int) -> tuple[OnnxClause, ..
     cache = rules_cache(rules, "own_clauses")
     if opset not in cache:
         table: dict[str, list[OnnxClause]] = {}
-        for op in rules.onnx:
-            for clause in active(rules, op, opset if "." not in op else 1):
-                if clause.value is None and clause.operator is not None:
-                    table.setdefault(clause.operator.name, []).append(clause)
+        for clause in active_at(rules, opset):
+            if not clause.value and clause.operator:
+                table.setdefault(clause.operator.name, []).append(clause)
         cache[opset] = table
     return tuple(cache[opset].get(operator, ()))
 
@@ -80,15 +90,15 @@ def write_call(rules: Rules, node: Call, opset: int, symbols: Symbols | None = N
     Each node was read back through the clauses and gave the same application.
     """
     for clause in own_clauses(rules, node.op, opset):
-        if symbols is not None and clause.op in COPYING and symbolic(node.attrs):
+        if symbols and clause.op in COPYING and symbolic(node.attrs):
             inferred = _inferred(rules, clause, node, opset, symbols.mixed)
-            if inferred is not None:
+            if inferred:
                 return (inferred,)
         try:
             spec = _write(rules, clause, node, opset, symbols)
         except (NotWritable, *NO_FIT):
             continue
-        if symbols is not None and symbolic(node.attrs):
+        if symbols and symbolic(node.attrs):
             # what is computed at run time cannot be read back
             if _copies(spec, node):
                 continue
@@ -156,7 +166,7 @@ def _chain(rules: Rules, node: Call, opset: int, symbols: Symbols | None) -> tup
     return tuple(out)
 
 
-def meaning(rules: Rules, spec: Spec, opset: int) -> tuple[Value | None, ...] | None:
+def meaning(rules: Rules, spec: Spec, opset: int) -> ValuesByPlace | None:
     """The values as which clauses read a written node; None where none reads it."""
     name, domain = spec.proto.op_type, spec.proto.domain
     op = f"{domain}.{name}" if domain else name
@@ -171,9 +181,9 @@ def reads_back(rules: Rules, spec: Spec, node: Call, opset: int) -> bool:
     if values is None:
         return False
     for wanted, found in zip(spec.outputs, values, strict=True):
-        if wanted is None or wanted is found or wanted == found:
+        if not wanted or wanted is found or wanted == found:
             continue
-        if found is None or not isinstance(found.node, Call) or found.index != wanted.index:
+        if not found or not isinstance(found.node, Call) or found.index != wanted.index:
             return False
         other = found.node
         if other.op != node.op or other.args != node.args or other.types != node.types:
@@ -201,7 +211,7 @@ def _write(
 ) -> Spec:
     """The node that a clause says; `stated` is what it says in the place of attributes' own values."""
     op = clause.operator
-    assert op is not None
+    assert op
     op_type, domain = split_op(clause.op)
     schema = schema_of(op_type, domain, opset) if not domain else None
     params = {param.name: k for k, param in enumerate(op.syntax.params)}
@@ -239,15 +249,21 @@ def _write(
     for name, k in params.items():
         if name not in named and not _is_default(rules, op, k, node.args[k]):
             raise NotWritable
-    while inputs and inputs[-1] is None:
+    attributes = (_attribute(rules, entry, op, node, env, schema) for entry in clause.attrs)
+    return spec_of(clause, schema, inputs, attributes, _outputs(clause, op, node))
+
+
+def spec_of(
+    clause: OnnxClause, schema: Any, inputs: list[Value | None], attributes: Iterable[AttributeProto | None],
+    outputs: ValuesByPlace,
+) -> Spec:  # fmt: skip
+    """A node of a clause, without the last inputs where they are left out; raises NotWritable where the schema does not take them."""
+    while inputs and not inputs[-1]:
         inputs.pop()
     check_types(inputs, schema)
-    proto = NodeProto(op_type=op_type, domain=domain)
-    for entry in clause.attrs:
-        made = _attribute(rules, entry, op, node, env, schema)
-        if made is not None:
-            proto.attribute.append(made)
-    return Spec(proto, tuple(inputs), _outputs(clause, op, node))
+    op_type, domain = split_op(clause.op)
+    kept = [attribute for attribute in attributes if attribute is not None]
+    return Spec(NodeProto(op_type=op_type, domain=domain, attribute=kept), tuple(inputs), outputs)
 
 
 def _may_lack(schema: Any, position: int) -> bool:
@@ -279,12 +295,12 @@ def _environment(rules: Rules, op: OperatorDef, node: Call) -> Env | None:
 
 
 def _needed(env: Env | None) -> Env:
-    if env is None:
+    if not env:
         raise NotWritable
     return env
 
 
-def _outputs(clause: OnnxClause, op: OperatorDef, node: Call) -> tuple[Value | None, ...]:
+def _outputs(clause: OnnxClause, op: OperatorDef, node: Call) -> ValuesByPlace:
     if clause.outputs is None or (len(clause.outputs) == 1 and clause.outputs[0].star):
         return node.values
     names = [output.name for output in op.syntax.outputs]
@@ -306,7 +322,7 @@ def listed(value: Any, op_type: str, position: int, schema: Any, symbols: Symbol
     items = value if isinstance(value, tuple) else (value,)
     items = tuple(item.value if isinstance(item, Num) else item for item in items)
     if any(isinstance(item, Scalar) for item in items):
-        if symbols is None:
+        if not symbols:
             raise NotWritable
         return symbols.tensor(items, as_list)
     if all(isinstance(item, bool) for item in items) and items:
@@ -334,7 +350,7 @@ def check_types(inputs: Sequence[Value | None], schema: Any) -> None:
     for k, value in enumerate(inputs):
         place = min(k, len(schema.inputs) - 1)
         types = schema.inputs[place].types
-        if value is None:
+        if not value:
             if not _may_lack(schema, place):
                 raise NotWritable
         elif value.known and types and type_name(value.type.dtype) not in types:
@@ -349,7 +365,7 @@ def _attribute(
     if isinstance(expr, t.Name) and expr.id in own:
         value: Any = own[expr.id]
     else:
-        value = evaluate(expr, env if env is not None else Env(op.module, rules))
+        value = evaluate(expr, env or Env(op.module, rules))
     if schema is not None and entry.name not in schema.attributes:
         # an attribute that this opset does not have yet may be at the operator's default
         names = [attr for attr in op.attrs if isinstance(expr, t.Name) and attr.name == expr.id]

@@ -20,11 +20,11 @@ from onnx import (
 from dslc.errors import DslcError, error
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Opaque, Value, input_value, replace
-from dslc.ir.scalar import Scalar, Sym, sym, walk
+from dslc.ir.scalar import Sym, sym, walk
 from dslc.ir.sizes import multiple
 from dslc.onnx import folding
 from dslc.onnx.broadcasting import Sources, Symbols, symbolic
-from dslc.onnx.context import Context, OpaqueTensor, bind_values
+from dslc.onnx.context import Context, OpaqueTensor, bind_values, open_sizes
 from dslc.onnx.emit import Spec
 from dslc.onnx.folding import ordered
 from dslc.onnx.functions import (
@@ -70,7 +70,7 @@ def export(
         DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
     """
     with gc_paused():
-        named = naming_of(context) if naming is None else naming
+        named = naming or naming_of(context)
         ways: tuple[Resolved, ...] = get_args(Resolved) if fewest and context.dims else ("file",)
         exporters = [_Exporter(context, graph, rules, named, scopes=scopes, resolved=way) for way in ways]
         return min(exporters, key=lambda one: len(one.ordered(growth))).run(growth)
@@ -118,7 +118,7 @@ def _body(rules: Rules, group: Graph, opset: int, where: str) -> FunctionProto:
         out.node.append(helper.make_node("Constant", [], [tensor.name], value=tensor))
         out.node[-1].attribute[0].t.ClearField("name")
     out.node.extend(written.graph.node)
-    for domain in sorted({domain_of(node) for node in out.node} | {""}):
+    for domain in sorted(set(map(domain_of, out.node)) | {""}):
         out.opset_import.append(helper.make_opsetid(domain, opset if not domain else 1))
     return out
 
@@ -144,9 +144,9 @@ def unsaid(context: Context, graph: Graph, rules: Rules) -> frozenset[Node]:
 def exportable(call: Call, rules: Rules, opset: int) -> bool:
     """Return whether ONNX nodes express one application at an opset."""
     # the graph that the call stands in says what its sizes are
-    sizes = [size for value in (*call.args, *call.values) for size in value.type.shape if isinstance(size, Scalar)]
+    sizes = open_sizes((*call.args, *call.values))
     names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
-    whole = input_value("sizes", TensorType(DType.I64, tuple(sym(name) for name in names)))
+    whole = input_value("sizes", TensorType(DType.I64, tuple(map(sym, names))))
     try:
         written_alone(
             call.values, rules, opset, Symbols({name: (whole, axis) for axis, name in enumerate(names)}, Sources(()))
@@ -332,7 +332,7 @@ class _Exporter:
         if known is not None and known not in self.taken:
             self._give(value, known)
             return
-        wanted = name = self._namer.result(value, made_by) or ("" if user is None else self._namer.operand(user))
+        wanted = name = self._namer.result(value, made_by) or (self._namer.operand(user) if user else "")
         number = 1
         while not name or name in reserved or name in self.taken:
             if wanted:
@@ -357,11 +357,11 @@ class _Exporter:
     def _node_of(self, spec: Spec) -> NodeProto:
         node = NodeProto()
         node.CopyFrom(spec.proto)
-        inputs = ["" if value is None else self.names[self._final(value)] for value in spec.inputs]
+        inputs = [self.names[self._final(value)] if value else "" for value in spec.inputs]
         outputs: list[str] = []
         for k, value in enumerate(spec.outputs):
             old = spec.proto.output[k] if k < len(spec.proto.output) else ""
-            outputs.append(self.names.get(self._final(value), old) if value is not None else self._unread(old))
+            outputs.append(self.names.get(self._final(value), old) if value else self._unread(old))
         del node.input[:]
         del node.output[:]
         node.input.extend(inputs)
@@ -384,7 +384,7 @@ class _Exporter:
             return
         if value in arrays:
             _add_tensor(model, numpy_helper.from_array(arrays[value]), name)
-        elif isinstance(node, Constant) and self.plan.producer(value) is None:
+        elif isinstance(node, Constant) and not self.plan.producer(value):
             original = self.context.tensors.get(value)
             _add_tensor(model, original if original is not None else tensor_of(node, self.context), name)
         else:
@@ -449,12 +449,8 @@ def tensor_of(node: Constant, context: Context) -> TensorProto:
     """A weight that the file did not have: its elements, or a reference to the file that they are in."""
     data = node.data
     type = node.types[0]
-    assert type is not None
-    if (
-        isinstance(data, FileData)
-        and context.folder is not None
-        and data.region.path.is_relative_to(context.folder.resolve())
-    ):
+    assert type
+    if isinstance(data, FileData) and context.folder and data.region.path.is_relative_to(context.folder.resolve()):
         tensor = TensorProto(data_type=ELEM_TYPES[type.dtype], dims=[int(s) for s in type.shape])  # type: ignore[arg-type]
         tensor.data_location = TensorProto.EXTERNAL
         location = data.region.path.relative_to(context.folder.resolve()).as_posix()
@@ -482,7 +478,7 @@ class ComputedSizes:
             return frozenset()
         if node not in self._known:
             origin = self._context.origins.get(node.values[0])
-            if origin is not None:
+            if origin:
                 self._known[node] = _sizes(
                     [value for value in origin.inputs if value is not None and value not in node.args]
                 )

@@ -15,8 +15,7 @@ from dslc.errors import DslcError, error
 from dslc.interpret import Floats, InterpretError
 from dslc.interpret import run as interpret
 from dslc.ir.constants import FROM_NUMPY, NUMPY, FillRef
-from dslc.ir.graph import Call, Constant, Value, topological
-from dslc.onnx.constant_propagation import static_shape
+from dslc.ir.graph import Call, Constant, Value, nodes_below, topological
 from dslc.onnx.emit import Spec
 from dslc.onnx.plan import WritePlan
 from dslc.onnx.runtime import run
@@ -39,7 +38,7 @@ def compute(values: Sequence[Value], rules: Rules, opset: int, model: Model) -> 
     size = 0
     for value in values:
         leaves = (node.types[0] for node in topological([value.node]) if isinstance(node, Constant))
-        own = sum(type.bytes for type in leaves if type is not None and type.is_static)
+        own = sum(type.bytes for type in leaves if type and type.is_static)
         if not chunks or size + own > CHUNK:
             chunks.append([])
             size = 0
@@ -64,8 +63,8 @@ def compute(values: Sequence[Value], rules: Rules, opset: int, model: Model) -> 
 def _by_runtime(values: Sequence[Value], rules: Rules, opset: int, write: Model) -> list[Any]:
     leaves = [
         Value(node)
-        for node in topological(value.node for value in values)
-        if isinstance(node, Constant) and node.types[0] is not None and node.types[0].elements > 1024
+        for node in nodes_below(values)
+        if isinstance(node, Constant) and node.types[0] and node.types[0].elements > 1024
     ]
     model, names = write(values, rules, opset, inputs=leaves, scopes=True)
     feeds = {name: leaf.node.data.load() for name, leaf in zip(names, leaves, strict=True)}  # type: ignore[attr-defined]
@@ -83,7 +82,7 @@ def _by_interpreter(value: Value, rules: Rules) -> Any:
     dtype = NUMPY[value.type.dtype]
     if value.type.dtype.is_integer and array.dtype.kind == "f":
         array = np.trunc(array)
-    return array.astype(dtype).reshape(static_shape(value.type) or ())
+    return array.astype(dtype).reshape(value.type.sizes)
 
 
 SLACK = 1 << 16  #: bytes by which a file may always grow

@@ -29,14 +29,14 @@ from dslc.ir.graph import (
     ScopeNode,
     Value,
     input_value,
+    nodes_below,
     replace,
-    topological,
     with_args,
 )
 from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, substitute, walk
 from dslc.ir.show import show_with
 from dslc.ir.text import NotWritten, name_of_size, program_text
-from dslc.onnx.context import bind_graph
+from dslc.onnx.context import bind_graph, open_sizes
 from dslc.onnx.metadata import DOMAIN, KEY, VERSION, keep_metadata, set_metadata
 from dslc.onnx.protos import every_node, opsets
 from dslc.semantics.apply import apply as apply_operator
@@ -74,7 +74,7 @@ def general_sizes(rules: Rules, group: Graph) -> Graph:
     `h0: f32[(n + 1) // 2] -> relu(h0)` → `h0: f32[m] -> relu(h0)`: a kernel learns its sizes from the shapes of its inputs. The group
     as it is where a part of it needs to know what the expression says.
     """
-    sizes = [size for value in group.inputs for size in value.type.shape if isinstance(size, Scalar)]
+    sizes = open_sizes(group.inputs)
     table: dict[Scalar, Scalar] = {}
     for size in sizes:
         if not isinstance(size, Sym):
@@ -121,11 +121,10 @@ def general_sizes(rules: Rules, group: Graph) -> Graph:
 def standard_sizes(group: Graph) -> Graph:
     """The group over `h0`, `h1`, ... with its unknown sizes called `s0`, `s1`, ... in the order in which inputs have them."""
     names: dict[str, Dim] = {}
-    for value in group.inputs:
-        for size in value.type.shape:
-            for part in walk(size) if isinstance(size, Scalar) else ():
-                if isinstance(part, Sym) and part.name not in names:
-                    names[part.name] = dimension(f"s{len(names)}")
+    for size in open_sizes(group.inputs):
+        for part in walk(size):
+            if isinstance(part, Sym) and part.name not in names:
+                names[part.name] = dimension(f"s{len(names)}")
     bound = bind_graph(group, names) if names else group
     holes = tuple(input_value(f"h{k}", value.type) for k, value in enumerate(bound.inputs))
     if holes == bound.inputs:
@@ -218,7 +217,7 @@ def definition_of(rules: Rules, name: str, group: Graph) -> str:
     head = f"operator {name}({_listed('h', group.inputs)}) -> {_listed('y', group.outputs)}"
     full = f"dslc 1\n\n{head} {{\n{''.join(f'  {line}{chr(10)}' for line in _statements(rules, group))}}}\n"
     with suppress(DslcError):
-        if _operator(full) is not None:
+        if _operator(full):
             return full
     return f"dslc 1\n\n{head} {{\n}}\n"
 
@@ -226,7 +225,7 @@ def definition_of(rules: Rules, name: str, group: Graph) -> str:
 def _exact(rules: Rules, name: str, group: Graph) -> str | None:
     """A group with equations of its own as the text of a program, as far as there is one."""
     results = _in_standard_words(rules, group.outputs)
-    if not any(isinstance(node, ScopeNode) for node in topological(value.node for value in results)):
+    if not any(isinstance(node, ScopeNode) for node in nodes_below(results)):
         return None
     try:
         text = program_text(Graph(group.inputs, results), name)
@@ -252,7 +251,7 @@ def types_of(definition: str) -> tuple[TensorType, ...] | None:
         DslcError: E0818 for a size whose name is not plain: no writer of definitions makes one.
     """
     found = _operator(definition)
-    if found is None:
+    if not found:
         return None
     types = []
     for param in found.params:
@@ -331,7 +330,7 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
     out: list[str] = []
     count = 0
     results = _in_standard_words(rules, group.outputs)
-    for node in topological(value.node for value in results):
+    for node in nodes_below(results):
         if isinstance(node, Input):
             continue
         if isinstance(node, Constant):
@@ -347,7 +346,7 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
 def _in_standard_words(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
     """Operators of other libraries as their equations: a reader of the file need not have them."""
     new: dict[Value, Value] = {}
-    for node in topological(value.node for value in outputs):
+    for node in nodes_below(outputs):
         args = tuple(new[arg] for arg in node.args)
         foreign = isinstance(node, Call) and not node.op.startswith(f"{STANDARD}.")
         values = expand_node(rules, node, args) if foreign else with_args(node, args)
@@ -358,7 +357,7 @@ def _in_standard_words(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value,
 def _statement(rules: Rules, node: Node, names: Mapping[Value, str]) -> str:
     targets = ", ".join(names[value] for value in node.values)
     if isinstance(node, ScopeNode):
-        places = ", ".join(f"{i.name}: {size}" for i, size in zip(node.scope.iters, node.scope.extents, strict=True))
+        places = ", ".join(f"{i.name}: {size}" for i, size in node.scope.axes)
         return f"let {targets}[{places}] = {show_with(node.scope.body, tuple(names[arg] for arg in node.args))}"
     assert isinstance(node, Call)
     attrs = [f"{name}={_written(value)}" for name, value in node.attrs]

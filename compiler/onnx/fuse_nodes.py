@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto
+from onnx import AttributeProto
 
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value, constant_value, replace
-from dslc.onnx.clauses import NO_FIT, active, names_in_types
-from dslc.onnx.constant_propagation import static_shape
-from dslc.onnx.emit import NotWritable, Spec, attribute_proto, check_types, listed, meaning, split_op
+from dslc.onnx.clauses import NO_FIT, active_at, names_in_types
+from dslc.onnx.emit import NotWritable, Spec, attribute_proto, listed, meaning, spec_of, split_op
 from dslc.onnx.protos import schema_of
 from dslc.prove.evidence.dependencies import proved_traits
 from dslc.semantics.apply import apply
@@ -49,7 +48,7 @@ class Reshaped:
         return f"reshaped:{id(self)}"
 
     def load(self) -> Any:
-        return self.elements(self.source).reshape(static_shape(self.type) or ())
+        return self.elements(self.source).reshape(self.type.sizes)
 
 
 class _Fails(Exception):
@@ -61,20 +60,16 @@ def patterns(rules: Rules, operator: str, opset: int) -> tuple[tuple[OnnxClause,
     cache = rules_cache(rules, "fused nodes")
     if opset not in cache:
         table: dict[str, list[tuple[OnnxClause, int]]] = {}
-        for op in rules.onnx:
-            for clause in active(rules, op, opset if "." not in op else 1):
-                if clause.value is None or any(isinstance(p, t.Param) and p.star for p in clause.inputs):
-                    continue
-                if clause.outputs is not None:
-                    continue
-                root, count = _shape(clause, clause.value)
-                if root is not None:
-                    table.setdefault(root, []).append((clause, count))
+        for clause in active_at(rules, opset):
+            starred = any(isinstance(p, t.Param) and p.star for p in clause.inputs)
+            root, count = _shape(clause, clause.value)
+            if root is not None and not starred and clause.outputs is None:
+                table.setdefault(root, []).append((clause, count))
         cache[opset] = table
     return tuple(cache[opset].get(operator, ()))
 
 
-def _shape(clause: OnnxClause, expr: t.Expr) -> tuple[str | None, int]:
+def _shape(clause: OnnxClause, expr: t.Expr | None) -> tuple[str | None, int]:
     """The operator at the root of an expression, and how many applications are written in it."""
     if not isinstance(expr, t.Call):
         return None, 0
@@ -86,7 +81,7 @@ def _shape(clause: OnnxClause, expr: t.Expr) -> tuple[str | None, int]:
         inner = clause.module.lookup(arg.function) if isinstance(arg, t.Call) else None
         if isinstance(inner, FunctionDef):
             count += 1
-        elif inner is not None:
+        elif inner:
             count += _shape(clause, arg)[1]
     return found.name, count
 
@@ -109,7 +104,7 @@ def fuse_node(
                 spec = _Backwards(rules, clause, opset, users, elements).read(node, order)
             except (_Fails, NotWritable, *NO_FIT):
                 continue
-            if spec is not None:
+            if spec:
                 return spec
     return None
 
@@ -120,16 +115,22 @@ def _orders(rules: Rules, node: Call) -> Iterator[tuple[Value, ...]]:
         yield (node.args[1], node.args[0])
 
 
+@dataclass(eq=False)
 class _Backwards:
-    def __init__(self, rules: Rules, clause: OnnxClause, opset: int, users: Counter[Value], elements: Elements) -> None:
-        self.rules, self.clause, self.opset, self.users, self.elements = rules, clause, opset, users, elements
-        self.tensors: dict[str, Value] = {}
-        self.attrs: dict[str, Any] = {}
-        self.sizes = names_in_types(clause)
-        self.params = {p.name: p for p in clause.inputs if isinstance(p, t.Param)}
-        self.pending: list[tuple[t.Expr, Any]] = []
-        self.reshaped: list[tuple[t.Call, Value]] = []
-        self.stands_for: dict[Value, Value] = {}
+    rules: Rules
+    clause: OnnxClause
+    opset: int
+    users: Counter[Value]
+    elements: Elements
+    tensors: dict[str, Value] = field(default_factory=dict)
+    attrs: dict[str, Any] = field(default_factory=dict)
+    pending: list[tuple[t.Expr, Any]] = field(default_factory=list)
+    reshaped: list[tuple[t.Call, Value]] = field(default_factory=list)
+    stands_for: dict[Value, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sizes = names_in_types(self.clause)
+        self.params = {p.name: p for p in self.clause.inputs if isinstance(p, t.Param)}
 
     def read(self, node: Call, order: tuple[Value, ...]) -> Spec | None:
         assert isinstance(self.clause.value, t.Call)
@@ -206,13 +207,13 @@ class _Backwards:
         if len(names) != 1 or not value.type.is_static:
             raise _Fails
         declared = self.params[names[0]].type
-        if declared is None:
+        if not declared:
             raise _Fails
         type = TensorType(value.type.dtype, shape_of(declared, env).shape)
         if not type.is_static or type.elements != value.type.elements or type.elements >= 1 << 24:
             raise _Fails
         count = type.elements
-        places = np.arange(count, dtype=np.float32).reshape(static_shape(type) or ())
+        places = np.arange(count, dtype=np.float32).reshape(type.sizes)
         env.bind(names[0], array_value(places))
         shown = evaluate(expr, env)
         if shown.type.shape != value.type.shape or not (self.elements(shown).reshape(-1) == np.arange(count)).all():
@@ -260,44 +261,26 @@ class _Backwards:
         for k, pattern in enumerate(self.clause.inputs):
             if not isinstance(pattern, t.Param):
                 raise _Fails
-            if pattern.name == "_":
-                inputs.append(None)
-            elif pattern.type is not None and pattern.type.name in ATTRIBUTE_TYPES:
-                if pattern.name in self.attrs:
-                    inputs.append(listed(self.attrs[pattern.name], op_type, k, schema, None))
-                elif pattern.default is not None:
-                    inputs.append(None)
-                else:
-                    raise _Fails
+            if pattern.type and pattern.type.name in ATTRIBUTE_TYPES and pattern.name in self.attrs:
+                inputs.append(listed(self.attrs[pattern.name], op_type, k, schema, None))
             elif pattern.name in self.tensors:
                 inputs.append(self.tensors[pattern.name])
-            elif pattern.default is not None:
+            elif pattern.default or pattern.name == "_":
                 inputs.append(None)
             else:
                 raise _Fails
-        while inputs and inputs[-1] is None:
-            inputs.pop()
-        check_types(inputs, schema)
-        proto = NodeProto(op_type=op_type, domain=domain)
-        for entry in self.clause.attrs:
-            self._attribute(proto, entry, schema)
-        return Spec(proto, tuple(inputs), node.values)
+        attributes = (self._attribute(entry, schema) for entry in self.clause.attrs)
+        return spec_of(self.clause, schema, inputs, attributes, node.values)
 
-    def _attribute(self, proto: NodeProto, entry: t.Entry, schema: Any) -> None:
+    def _attribute(self, entry: t.Entry, schema: Any) -> AttributeProto | None:
         expr = entry.value.left if isinstance(entry.value, t.Binary) and entry.value.op == "or" else entry.value
         if schema is not None and entry.name not in schema.attributes:
-            return
-        if isinstance(expr, t.Name):
-            if expr.id not in self.attrs:
-                return
-            value = self.attrs[expr.id]
-        elif isinstance(expr, t.Str | t.Int | t.Float):
-            value = evaluate(expr, Env(self.clause.module, self.rules))
-        else:
-            return
-        made = attribute_proto(entry.name, value, schema)
-        if made is not None:
-            proto.attribute.append(made)
+            return None
+        if isinstance(expr, t.Name) and expr.id in self.attrs:
+            return attribute_proto(entry.name, self.attrs[expr.id], schema)
+        if isinstance(expr, t.Str | t.Int | t.Float):
+            return attribute_proto(entry.name, evaluate(expr, Env(self.clause.module, self.rules)), schema)
+        return None
 
     def _same(self, spec: Spec, node: Call) -> bool:
         values = meaning(self.rules, spec, self.opset)

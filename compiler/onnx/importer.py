@@ -30,7 +30,7 @@ from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, num, s
 from dslc.onnx.clauses import NodeView, active, node_view, read_node
 from dslc.onnx.constant_propagation import ELEMENTS as KNOWN_ELEMENTS
 from dslc.onnx.constant_propagation import KnownValues, least, open_ends, placed, with_places
-from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, bind_graph
+from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, ValuesByPlace, bind_graph, open_sizes
 from dslc.onnx.einsum import written
 from dslc.onnx.exporter import function_of
 from dslc.onnx.functions import IR_VERSION, nodes_of
@@ -146,7 +146,7 @@ class _Importer:
             value = tensor_constant(tensor, self.folder, self.where)
             if overridable or tensor.name in trained:
                 self.variables[tensor.name] = tensor
-            elif value is None:
+            elif not value:
                 self._define(tensor.name, self._opaque_tensor(tensor.name, tensor))
             else:
                 self._define(tensor.name, value)
@@ -170,7 +170,7 @@ class _Importer:
         for tensor in self.model.graph.initializer:
             if is_external(tensor) and tensor.data_type in (TensorProto.INT64, TensorProto.INT32):
                 value = self.values.get(tensor.name)
-                if value is not None and math.prod(tensor.dims) <= KNOWN_ELEMENTS:
+                if value and math.prod(tensor.dims) <= KNOWN_ELEMENTS:
                     out[tensor.name] = value.node.data.load()  # type: ignore[attr-defined]
         return out
 
@@ -223,7 +223,7 @@ class _Importer:
                     self.dims.setdefault(size.name, (value, axis))
             return
         theirs = self.types.by_name.get(name)
-        if theirs is not None and theirs.rank == value.type.rank:
+        if theirs and theirs.rank == value.type.rank:
             for given, size in zip(theirs.shape, value.type.shape, strict=True):
                 if not isinstance(given, Sym) or given.name in self.types.dims or given is size:
                     continue
@@ -232,14 +232,14 @@ class _Importer:
 
     def _opaque_type(self, name: str) -> TensorType | None:
         type = self.types.by_name.get(name)
-        if type is None or not self.same_size:
+        if not type or not self.same_size:
             return type
         sizes = [substitute(size, self.same_size) if isinstance(size, Scalar) else size for size in type.shape]
         return TensorType(type.dtype, tuple(size.value if isinstance(size, Num) else size for size in sizes))  # type: ignore[misc]
 
-    def _remember(self, node: NodeProto, inputs: tuple[Value | None, ...], outputs: tuple[Value | None, ...]) -> None:
+    def _remember(self, node: NodeProto, inputs: ValuesByPlace, outputs: ValuesByPlace) -> None:
         """Keeps the node for export where its outputs are new values."""
-        fresh = [v for v in outputs if v is not None]
+        fresh = [v for v in outputs if v]
         if not fresh or any(isinstance(v.node, Opaque) for v in fresh):
             return
         if any(v in inputs or v in self.origins or v in self.names or v.constant for v in fresh):
@@ -250,12 +250,12 @@ class _Importer:
         for value in fresh:
             self.origins[value] = origin
 
-    def _read(self, node: NodeProto, domain: str, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
+    def _read(self, node: NodeProto, domain: str, inputs: ValuesByPlace) -> ValuesByPlace | None:
         op = node.op_type if not domain else f"{domain}.{node.op_type}"
         if domain == "" and self.opsets.get("", 0) < OLDEST_OPSET:
             return None
         clauses = active(self.rules, op, self.opsets.get(domain, 0))
-        if op == "DequantizeLinear" and inputs and inputs[0] is not None and inputs[0].constant:
+        if op == "DequantizeLinear" and inputs and inputs[0] and inputs[0].constant:
             # runtimes join such a weight with the product that uses it
             return None
         if not clauses or any(value is not None and not value.known for value in inputs):
@@ -264,16 +264,16 @@ class _Importer:
         if results is None:
             return None
         for name, value in zip(node.output, results, strict=True):
-            if value is not None and name and not self._plausible(name, value):
+            if value and name and not self._plausible(name, value):
                 return None
         return results
 
-    def view(self, node: NodeProto, domain: str, op: str, inputs: tuple[Value | None, ...]) -> NodeView:
+    def view(self, node: NodeProto, domain: str, op: str, inputs: ValuesByPlace) -> NodeView:
         schema = self._schema(node.op_type, domain)
         used = tuple(bool(name) and name in self._used for name in node.output)
         view = node_view(node, op, schema, inputs, used, self.known.get)
         first = inputs[0] if inputs else None
-        if node.op_type == "Slice" and first is not None and not first.type.is_static:
+        if node.op_type == "Slice" and first and not first.type.is_static:
             return dataclasses.replace(view, known=lambda value: open_ends(self.known.get(value)))
         return view
 
@@ -286,7 +286,7 @@ class _Importer:
     def _plausible(self, name: str, value: Value) -> bool:
         """Return whether ONNX's own inference agrees with ours, where both know a size."""
         theirs = self.types.by_name.get(name)
-        if theirs is None or not value.known:
+        if not theirs or not value.known:
             return True
         ours = value.type
         return (
@@ -320,24 +320,24 @@ class _Importer:
 
     # ---- what ONNX itself means ------------------------------------------------------------------------------
 
-    def _vocabulary(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
+    def _vocabulary(self, node: NodeProto, inputs: ValuesByPlace) -> ValuesByPlace | None:
         """Nodes that are about the graph or about shapes, and compute nothing."""
-        if node.op_type == "Identity" and len(inputs) == 1 and inputs[0] is not None:
+        if node.op_type == "Identity" and len(inputs) == 1 and inputs[0]:
             return (inputs[0],)
         if node.op_type == "Constant" and len(node.attribute) == 1:
             return self._constant(node)
         first = inputs[0] if inputs else None
-        if first is None:
+        if not first:
             return None
         if node.op_type == "ConstantOfShape":
             return self._filled(node, first)
         if node.op_type in {"Shape", "Size"} and first.known:
             return (self._shape(node, first),)
         if node.op_type == "Einsum" and all(value is not None and value.known for value in inputs):
-            return self._einsum(node, [value for value in inputs if value is not None])
+            return self._einsum(node, [value for value in inputs if value])
         return None
 
-    def _einsum(self, node: NodeProto, operands: list[Value]) -> tuple[Value | None, ...] | None:
+    def _einsum(self, node: NodeProto, operands: list[Value]) -> ValuesByPlace | None:
         def make(op: str, *args: Value, **attributes: Any) -> Value | None:
             proto = helper.make_node(op, [""] * len(args), ["y"], **attributes)
             view = node_view(proto, op, self._schema(op, ""), args, (True,), self.known.get)
@@ -346,14 +346,14 @@ class _Importer:
 
         equation = next((attribute.s.decode() for attribute in node.attribute if attribute.name == "equation"), "")
         result = written(equation, operands, make, self.opsets.get("", 0) >= 13)
-        return None if result is None or not self._plausible(node.output[0], result) else (result,)
+        return None if not result or not self._plausible(node.output[0], result) else (result,)
 
-    def _constant(self, node: NodeProto) -> tuple[Value | None, ...] | None:
+    def _constant(self, node: NodeProto) -> ValuesByPlace | None:
         attribute = node.attribute[0]
         found = attribute_value(attribute)
         if attribute.name == "value" and isinstance(found, TensorProto):
             value = tensor_constant(found, self.folder, self.where)
-            if value is not None:
+            if value:
                 self.tensors.setdefault(value, found)
                 return (value,)
             return None
@@ -364,7 +364,7 @@ class _Importer:
             return (small_constant(np.array(found, np.int64)),)
         return None
 
-    def _filled(self, node: NodeProto, shape: Value) -> tuple[Value | None, ...] | None:
+    def _filled(self, node: NodeProto, shape: Value) -> ValuesByPlace | None:
         items = self.known.get(shape)
         if items is None:
             return None
@@ -404,42 +404,42 @@ class _Importer:
         self.known.put(value, items)
         return value
 
-    def _kernel(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
+    def _kernel(self, node: NodeProto, inputs: ValuesByPlace) -> ValuesByPlace | None:
         """A node that dslc wrote for a group of nodes which run as one: that group again."""
         if node.domain != DOMAIN or node.attribute or self.opsets.get("", 0) < OLDEST_OPSET:
             return None
-        args = [value for value in inputs if value is not None and value.known]
+        args = [value for value in inputs if value and value.known]
         if len(args) < len(inputs):
             return None
         if self._said is None:
             self._said = metadata(self.model)
         function, said = self.functions[node.domain, node.op_type], self._said.get(KEY + node.op_type, "")
         group = group_of(self.rules, function, [arg.type for arg in args], said)
-        return None if group is None else kernel_value(group, tuple(args))
+        return kernel_value(group, tuple(args)) if group else None
 
     # ---- everything else -------------------------------------------------------------------------------------
 
-    def _opaque(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
+    def _opaque(self, node: NodeProto, inputs: ValuesByPlace) -> ValuesByPlace:
         """The node word for word, with a key of its own: it is never merged with another."""
         outer = captured(node)
         slots: list[int | None] = []
         args: list[Value] = []
         for value in inputs:
-            slots.append(None if value is None else len(args))
-            if value is not None:
+            slots.append(len(args) if value else None)
+            if value:
                 args.append(value)
         args += [self.values[name] for name in outer]
         payload = OpaqueNode(node, tuple(slots), outer, from_file=True)
-        types = self._counted(node, inputs) or tuple(self._opaque_type(name) for name in node.output)
+        types = self._counted(node, inputs) or tuple(map(self._opaque_type, node.output))
         key = f"{self.scope}:{next(self._serial)}"
         label = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
         return opaque(key, label, payload, tuple(args), types)
 
-    def _counted(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[TensorType | None, ...] | None:
+    def _counted(self, node: NodeProto, inputs: ValuesByPlace) -> tuple[TensorType | None, ...] | None:
         """The type of a Range up to symbolic sizes, whose length ONNX's inference does not say."""
         if node.op_type != "Range" or domain_of(node) != "" or len(inputs) != 3:
             return None
-        start, limit, step = (None if value is None else self.known.get(value) for value in inputs)
+        start, limit, step = (self.known.get(value) if value else None for value in inputs)
         if (
             start is None
             or limit is None
@@ -472,7 +472,7 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
         known: Graph | None = cache[key]
         return known
     equation = defined(rules, function, types, definition)
-    if equation is not None:
+    if equation:
         cache[key] = equation
         return equation
     # sizes that are expressions get names for the time being
@@ -489,7 +489,7 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
         graph = import_model(model, rules).graph
     except DslcError:
         graph = None
-    found = None if graph is None else closed(graph, terms, types)
+    found = closed(graph, terms, types) if graph else None
     cache[key] = found
     return found
 
@@ -500,7 +500,7 @@ def defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], 
 
     group = equation_of(rules, definition) if definition else None
     opset = next((entry.version for entry in function.opset_import if not entry.domain), 0)
-    if group is None or len(group.inputs) != len(types):
+    if not group or len(group.inputs) != len(types):
         return None
     try:
         if nodes_of(function_of(rules, group, opset).proto) != nodes_of(function):
@@ -532,11 +532,8 @@ def closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType]) 
     ):
         return None
     known = {part for type in types for size in type.shape if isinstance(size, Scalar) for part in walk(size)}
-    for value in bound.outputs:
-        for size in value.type.shape:
-            if isinstance(size, Scalar) and any(isinstance(part, Sym) and part not in known for part in walk(size)):
-                return None
-    if len(bound.inputs) < len(types):
+    parts = [part for size in open_sizes(bound.outputs) for part in walk(size)]
+    if any(isinstance(part, Sym) and part not in known for part in parts) or len(bound.inputs) < len(types):
         return None
     holes = tuple(input_value(f"h{k}", type) for k, type in enumerate(types))
     return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -67,15 +67,11 @@ def input_specs(
     `bind` fixes dimensions by name, or `INPUT.AXIS` for one without a name, and integer inputs by their name. A first axis
     that nothing fixes is taken as 1 (a batch), any other as `other`.
     """
-    graph = model.graph
-    weights = {tensor.name for tensor in graph.initializer}
     specs: list[InputSpec] = []
     assumed: dict[str, AssumedSize] = {}
     strange: list[str] = []
     ranges = _ranges(model)
-    for value in graph.input:
-        if value.name in weights:
-            continue
+    for value in wanted(model):
         type, listed = tensor_type(value.type)
         if numpy_type(type.elem_type) is None:
             strange.append(value.name)
@@ -131,11 +127,8 @@ def sequences(model: onnx.ModelProto) -> dict[str, Any]:
 
 def wanted_inputs(model: onnx.ModelProto) -> dict[str, tuple[Any, tuple[int | None, ...] | None]]:
     """Type and shape (None: any) of every input that must be given; for one that is no tensor both are None."""
-    weights = {tensor.name for tensor in model.graph.initializer}
     out: dict[str, tuple[Any, tuple[int | None, ...] | None]] = {}
-    for value in model.graph.input:
-        if value.name in weights:
-            continue
+    for value in wanted(model):
         tensor = value.type.tensor_type
         dtype = numpy_type(tensor.elem_type) if value.type.HasField("tensor_type") else None
         if dtype is None or tensor.elem_type == TensorProto.STRING:
@@ -186,12 +179,10 @@ def _draw(spec: InputSpec, generator: Generator) -> Any:
 
 def _ranges(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
     """For each integer input the values that all its uses allow, as [low, high)."""
-    graph = model.graph
-    weights = {tensor.name for tensor in graph.initializer}
-    integers = [v for v in graph.input if v.name not in weights and is_integer(v.type.tensor_type.elem_type)]
+    integers = [value for value in wanted(model) if is_integer(value.type.tensor_type.elem_type)]
     if not integers:
         return {}
-    uses = uses_of(every_node(graph.node))
+    uses = uses_of(every_node(model.graph.node))
     facts = _Facts(model)
     out = {}
     for value in integers:
@@ -204,25 +195,41 @@ def _ranges(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
 
 
 def uses_of(nodes: Iterable[onnx.NodeProto]) -> Uses:
-    """The nodes that read each value, and the places of the value among their operands."""
+    """The nodes that read each value, and the places of the value among their operands: -1 where a subgraph reads it."""
     uses: Uses = {}
     for node in nodes:
-        for position, name in enumerate(node.input):
+        for position, name in (*enumerate(node.input), *((-1, name) for name in captured(node))):
             uses.setdefault(name, []).append((node, position))
     return uses
 
 
-def _limits(name: str, uses: Uses, facts: _Facts) -> Iterator[tuple[int, int]]:
-    """The limits that each use of a value, or of something that holds its elements, sets."""
+def reached(name: str, uses: Uses, passes: Callable[[NodeProto, int], bool]) -> Iterator[tuple[NodeProto, int]]:
+    """The uses of a value, and of what holds its elements: the results of nodes that pass them on."""
     seen, todo = {name}, [name]
     while todo:
         for node, position in uses.get(todo.pop(), ()):
-            if (limit := _limit(node, position, facts)) is not None:
-                yield limit
-            elif node.op_type in _MOVES and (position == 0 or node.op_type == "Concat"):
-                fresh = [output for output in node.output if output not in seen]
+            yield node, position
+            if passes(node, position):
+                fresh = [output for output in node.output if output and output not in seen]
                 seen.update(fresh)
                 todo.extend(fresh)
+
+
+def wanted(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The inputs that must be given: those that are no weights."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def _limits(name: str, uses: Uses, facts: _Facts) -> Iterator[tuple[int, int]]:
+    """The limits that each use of a value, or of something that holds its elements, sets."""
+
+    def passes(node: NodeProto, position: int) -> bool:
+        return node.op_type in _MOVES and position >= 0 and (position == 0 or node.op_type == "Concat")
+
+    for use in reached(name, uses, passes):
+        if (limit := _limit(*use, facts)) is not None:
+            yield limit
 
 
 def _limit(node: onnx.NodeProto, position: int, facts: _Facts) -> tuple[int, int] | None:
@@ -379,45 +386,37 @@ def only_numbers(model: onnx.ModelProto) -> frozenset[str]:
     Of integers and conditions also none becomes a floating-point number.
     """
     uses = uses_of(model.graph.node)
-    hidden = {name for node in model.graph.node for name in captured(node)}
     opset = opset_of(model) or 0
-    weights = {tensor.name for tensor in model.graph.initializer}
-    return frozenset(
-        value.name
-        for value in model.graph.input
-        if value.name not in weights
-        and value.type.HasField("tensor_type")
-        and _plain(value.name, uses, hidden, opset, floating=value.type.tensor_type.elem_type in _FLOATS)
+
+    def only_number(value: onnx.ValueInfoProto) -> bool:
+        floats = value.type.tensor_type.elem_type in _FLOATS
+        found = reached(value.name, uses, lambda node, _: not _is_shape(node))
+        return all(_is_shape(node) or _computes(node, position, opset, floats) for node, position in found)
+
+    return frozenset(value.name for value in wanted(model) if value.type.HasField("tensor_type") and only_number(value))
+
+
+def _is_shape(node: NodeProto) -> bool:
+    return node.op_type in _SHAPES and not domain_of(node)
+
+
+def _computes(node: NodeProto, position: int, opset: int, floats: bool) -> bool:
+    """Return whether a node computes with an operand: whatever its elements are, the node has a result, of the same shape.
+
+    `floats`: of what type the operand is; integers that become floating-point numbers are left as they are.
+    """
+    to_floats = node.op_type == "Cast" and any(one.name == "to" and one.i in _FLOATS for one in node.attribute)
+    return (
+        (floats or not (to_floats or node.op_type == "CastLike"))
+        and not domain_of(node)
+        and not captured(node)
+        and _operates(node.op_type, position, opset)
     )
-
-
-def _plain(name: str, uses: Uses, hidden: set[str], opset: int, floating: bool) -> bool:
-    seen, todo = {name}, [name]
-    while todo:
-        at = todo.pop()
-        if at in hidden:
-            return False
-        for node, position in uses.get(at, ()):
-            if node.op_type in _SHAPES and not domain_of(node):
-                continue
-            # integers that become floating-point numbers are left as they are
-            to_floats = node.op_type == "Cast" and any(one.name == "to" and one.i in _FLOATS for one in node.attribute)
-            if not _computes(node, position, opset) or (not floating and (to_floats or node.op_type == "CastLike")):
-                return False
-            fresh = [output for output in node.output if output and output not in seen]
-            seen.update(fresh)
-            todo.extend(fresh)
-    return True
-
-
-def _computes(node: NodeProto, position: int, opset: int) -> bool:
-    """Return whether a node computes with an operand: whatever its elements are, the node has a result, of the same shape."""
-    return not domain_of(node) and not captured(node) and _operates(node.op_type, position, opset)
 
 
 @functools.lru_cache(2048)
 def _operates(operator: str, position: int, opset: int) -> bool:
-    """The same of an operator of ONNX's own, without subgraphs."""
+    """Return whether an operator of ONNX's own, without subgraphs, computes with an operand."""
     schema = schema_of(operator, "", opset)
     if schema is None or position in _LENGTHS.get(operator, ()):
         return False

@@ -18,7 +18,7 @@ from dslc.analysis.numeric import in_bounds
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import ScopeNode, Value, product, topological
+from dslc.ir.graph import ScopeNode, Value, nodes_below, product
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -37,7 +37,7 @@ from dslc.ir.scalar import (
 )
 from dslc.onnx.access_lines import AxisLine, effort, in_order, lines_of, transposition
 from dslc.onnx.broadcasting import NotLowered, Symbols, Tensors, below, takes
-from dslc.onnx.protos import small_constant
+from dslc.onnx.protos import small_constant, whole_numbers
 
 #: the first opset in which pads are inputs
 OLDEST = 11
@@ -76,7 +76,7 @@ def lower_scope(node: ScopeNode, opset: int, symbols: Symbols, first: Collection
 def picked(outputs: Sequence[Value]) -> dict[Value, set[int]]:
     """The axes of scopes' values of which other scopes read one position at a time: in memory these are best the first ones."""
     found: dict[Value, set[int]] = {}
-    for node in topological(value.node for value in outputs):
+    for node in nodes_below(outputs):
         if not isinstance(node, ScopeNode) or not any(isinstance(arg.node, ScopeNode) for arg in node.args):
             continue
         around = set(node.scope.iters)
@@ -96,7 +96,7 @@ class _ScopeLowering(Tensors):
         if self.scope.type.shape == self.scope.extents:
             self.order.sort(key=lambda axis: axis not in first)
         self.iters += [self.scope.iters[axis] for axis in self.order]
-        self.extents.update(zip(self.scope.iters, self.scope.extents, strict=True))
+        self.extents.update(self.scope.axes)
         self._known: dict[Any, Value] = {}
         # how many choices are around what is lowered: both sides of one are computed
         self._chosen = 0
@@ -145,15 +145,13 @@ class _ScopeLowering(Tensors):
         """Iterators, sizes and what is computed of them, in int64."""
         if isinstance(part, Iter):
             count = self.symbols.tensor([self.extents[part]], False)
-            ends = (self.whole_number(0), count, self.whole_number(1))
+            ends = (whole_numbers(0), count, whole_numbers(1))
             values = self.node("Range", ends, DType.I64, (self.extents[part],))
             axes = [k for k, one in enumerate(self.iters) if one is not part]
             return self.unsqueezed(values, axes, self.shape({part}))
         if not part.free:
             return (
-                self.symbols.tensor([part], False)
-                if isinstance(part, Sym | Apply)
-                else self.whole_number(int(str(part)))
+                self.symbols.tensor([part], False) if isinstance(part, Sym | Apply) else whole_numbers(int(str(part)))
             )
         assert isinstance(part, Apply)
         return self.function(part, DType.I64)
@@ -169,15 +167,13 @@ class _ScopeLowering(Tensors):
             )
             pair = [self.go(arg, joined) for arg in part.args]
             found = self.join(_COMPARE.get(name, "Equal"), pair, DType.BOOL)
-            return self.node("Not", (found,), DType.BOOL, found.type.shape) if name == "!=" else found
+            return self.join("Not", [found], DType.BOOL) if name == "!=" else found
         if name == "not":
-            (inner,) = [self.go(arg, DType.BOOL) for arg in part.args]
-            return self.node("Not", (inner,), DType.BOOL, inner.type.shape)
+            return self.join("Not", [self.go(part.args[0], DType.BOOL)], DType.BOOL)
         if name in ("and", "or"):
             return self.chain(_CHAINS[name], [self.go(arg, DType.BOOL) for arg in part.args], DType.BOOL)
         if name in _TESTS:
-            inner = self.go(part.args[0], self.own(part.args[0], DType.F32))
-            return self.node(_TESTS[name], (inner,), DType.BOOL, inner.type.shape)
+            return self.join(_TESTS[name], [self.go(part.args[0], self.own(part.args[0], DType.F32))], DType.BOOL)
         own = DType.I64 if part.integral else self.own(part, want)
         if name == "select":
             condition = self.go(part.args[0], DType.BOOL)
@@ -193,10 +189,10 @@ class _ScopeLowering(Tensors):
         if name in _CHAINS:
             return self.chain(_CHAINS[name], args, own)
         if name in _UNARY:
-            return self.node(_UNARY[name], (args[0],), own, args[0].type.shape)
+            return self.join(_UNARY[name], args, own)
         if name == "trunc":
-            size = self.node("Floor", (self.node("Abs", (args[0],), own, args[0].type.shape),), own, args[0].type.shape)
-            return self.join("Mul", [self.node("Sign", (args[0],), own, args[0].type.shape), size], own)
+            size = self.join("Floor", [self.join("Abs", args, own)], own)
+            return self.join("Mul", [self.join("Sign", args, own), size], own)
         if name == "/" and own.is_float:
             return self.join("Div", args, own)
         if name == "^" and own.is_float:
@@ -211,8 +207,8 @@ class _ScopeLowering(Tensors):
 
     def sum(self, part: Apply, own: DType) -> Value:
         """`a - b` is stored as `a + -1 * b`."""
-        plus = [arg for arg in part.args if _negated(arg) is None]
-        minus = [found for arg in part.args if (found := _negated(arg)) is not None]
+        plus = [arg for arg in part.args if not _negated(arg)]
+        minus = [found for arg in part.args if (found := _negated(arg))]
         if not plus or own is DType.BOOL:
             return self.chain("Add", [self.go(arg, own) for arg in part.args], own)
         total = self.chain("Add", [self.go(arg, own) for arg in plus], own)
@@ -230,7 +226,7 @@ class _ScopeLowering(Tensors):
             raise NotLowered("a reduction whose extent depends on a position")
         if (taken := self.apart(part, sizes)) is not None:
             return self.chain(_JOINED[part.kind], [self.go(term, own) for term in taken], own)
-        if part.kind == "sum" and part.where is None and (found := self.contraction(part, sizes, own)) is not None:
+        if part.kind == "sum" and not part.where and (found := self.contraction(part, sizes, own)):
             return found
         inner = DType.I32 if part.kind in ("any", "all") else own
         kind = {"any": "max", "all": "min"}.get(part.kind, part.kind)
@@ -240,7 +236,7 @@ class _ScopeLowering(Tensors):
         try:
             body = self.go(part.body, DType.BOOL if part.kind in ("any", "all") else own)
             body = self.cast(body, inner)
-            if part.where is not None:
+            if part.where:
                 body = self.chosen(
                     self.go(part.where, DType.BOOL), body, self.number(_neutral(kind, inner), inner), inner
                 )
@@ -267,15 +263,10 @@ class _ScopeLowering(Tensors):
         ranges = [
             range(size) for one, size in zip(part.iters, sizes, strict=True) if one in mixed and isinstance(size, int)
         ]
-        if (
-            not mixed
-            or len(ranges) < len(mixed)
-            or not 0 < math.prod(map(len, ranges)) <= WINDOW
-            or part.where is not None
-        ):
+        if not mixed or len(ranges) < len(mixed) or not 0 < math.prod(map(len, ranges)) <= WINDOW or part.where:
             return None
         moved = [one for one in part.iters if one in mixed]
-        rest = [(one, extent) for one, extent in zip(part.iters, part.extents, strict=True) if one not in mixed]
+        rest = [(one, extent) for one, extent in part.axes if one not in mixed]
         terms: list[Scalar] = []
         for at in itertools.product(*ranges):
             body = substitute(part.body, {one: as_scalar(k) for one, k in zip(moved, at, strict=True)})
@@ -319,7 +310,7 @@ class _ScopeLowering(Tensors):
         if not part.index:
             return value
         found = self.moved(part, value)
-        return self.gathered(part, value) if found is None else found
+        return found or self.gathered(part, value)
 
     def moved(self, part: Read, value: Value) -> Value | None:
         """A read at positions that are known: cut, merged, padded, looked up, and put in order."""
@@ -352,11 +343,11 @@ class _ScopeLowering(Tensors):
 
     def gathered(self, part: Read, value: Value) -> Value:
         """A read anywhere: positions in the tensor as a list."""
-        flat = self.node("Reshape", (value, self.list([-1])), value.type.dtype, (product(value.type.shape),))
+        flat = self.node("Reshape", (value, whole_numbers([-1])), value.type.dtype, (product(value.type.shape),))
         guarded = part.other is not None or (self._chosen > 0 and self._leaves(part.index, value.type.shape))
         position, inside = self.position(part.index, value.type.shape, guarded)
         found = self.node("Gather", (flat, position), value.type.dtype, position.type.shape, axis=0)
-        if part.other is None or inside is None:
+        if not part.other or not inside:
             return found
         return self.chosen(inside, found, self.go(part.other, value.type.dtype), value.type.dtype)
 
@@ -377,18 +368,18 @@ class _ScopeLowering(Tensors):
         for axis, (one, size) in enumerate(zip(index, shape, strict=True)):
             at = self.go(one, DType.I64)
             if guarded and not (isinstance(one, Iter) and as_scalar(self.extents.get(one, -1)) is as_scalar(size)):
-                zero, end = self.whole_number(0), self.symbols.tensor([size], False)
+                zero, end = whole_numbers(0), self.symbols.tensor([size], False)
                 inside += [
                     self.join("GreaterOrEqual", [at, zero], DType.BOOL),
                     self.join("Less", [at, end], DType.BOOL),
                 ]
-                last = self.join("Sub", [end, self.whole_number(1)], DType.I64)
+                last = self.join("Sub", [end, whole_numbers(1)], DType.I64)
                 at = self.join("Max", [self.join("Min", [at, last], DType.I64), zero], DType.I64)
             step = product(shape[axis + 1 :])
             if step != 1:
                 at = self.join("Mul", [at, self.symbols.tensor([step], False)], DType.I64)
-            total = at if total is None else self.join("Add", [total, at], DType.I64)
-        assert total is not None
+            total = self.join("Add", [total, at], DType.I64) if total else at
+        assert total
         return total, self.chain("And", inside, DType.BOOL) if inside else None
 
     def table(self, part: Table, want: DType) -> Value:

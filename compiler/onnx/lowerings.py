@@ -48,14 +48,9 @@ def _of(rule: LoweringDef) -> Iterator[Diagnostic]:
 def _known() -> Mapping[str, Mapping[str, list[Any]]]:
     """All versions of each operator, by domain and name."""
     import onnx
+    from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
-    try:
-        from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
-    except ImportError:  # a version that does not tell
-        own: list[Any] = []
-    else:
-        own = get_all_operator_schema()
     found: dict[str, dict[str, list[Any]]] = {}
-    for schema in (*onnx.defs.get_all_schemas_with_history(), *own):
+    for schema in (*onnx.defs.get_all_schemas_with_history(), *get_all_operator_schema()):
         found.setdefault(schema.domain, {}).setdefault(schema.name, []).append(schema)
     return MappingProxyType(found)

@@ -62,7 +62,7 @@ def naming_of(context: Context) -> Naming:
     for origin in origins:
         called = CalledNode(origin.proto.name, origin.proto.name or _first(origin), file=origin.proto)
         for value in origin.outputs:
-            if value is not None:
+            if value:
                 nodes.setdefault(value.node, called)
     for origin in origins:
         _inside(origin, nodes)
@@ -78,8 +78,8 @@ def _first(origin: Origin) -> str:
 
 def _inside(origin: Origin, nodes: dict[Node, CalledNode]) -> None:
     """The nodes between a file's node's results and what it reads: where several operators say what it means."""
-    ends = {value.node for value in origin.inputs if value is not None}
-    roots = [value.node for value in origin.outputs if value is not None]
+    ends = {value.node for value in origin.inputs if value}
+    roots = [value.node for value in origin.outputs if value]
     stack = [arg.node for node in roots for arg in node.args]
     while stack:
         node = stack.pop()
@@ -88,17 +88,17 @@ def _inside(origin: Origin, nodes: dict[Node, CalledNode]) -> None:
             stack.extend(arg.node for arg in node.args)
 
 
+@dataclass(eq=False)
 class Namer:
     """Gives values and nodes their names; nodes that the file did not have get each theirs once."""
 
-    def __init__(self, naming: Naming, ir_version: int) -> None:
-        self._naming = naming
-        self._taken: set[str] = set()
-        self._metadata = ir_version >= METADATA
-        #: values by those that are written in their place
-        self.stands_for: Mapping[Value, Value] = {}
-        #: nodes by a result of the operator that they are part of
-        self.inside: Mapping[Node, Value] = {}
+    _naming: Naming
+    ir_version: int
+    _taken: set[str] = field(default_factory=set)
+    #: values by those that are written in their place
+    stands_for: Mapping[Value, Value] = field(default_factory=dict)
+    #: nodes by a result of the operator that they are part of
+    inside: Mapping[Node, Value] = field(default_factory=dict)
 
     def keep(self, names: Iterable[str]) -> None:
         """Names of nodes that are written as the file has them."""
@@ -116,30 +116,30 @@ class Namer:
     def _called(self, value: Value) -> CalledNode | None:
         """The origin of the node of a value, or the operator that it is written for."""
         found = self._naming.nodes.get(value.node) or self._naming.nodes.get(self._meant(value).node)
-        if found is None and value.node in self.inside:
+        if not found and value.node in self.inside:
             outer = self._called(self.inside[value.node])
-            return None if outer is None else replace(outer, whole=False)
+            return replace(outer, whole=False) if outer else None
         return found
 
     def result(self, value: Value, op_type: str) -> str:
         """A name for a value that the file does not have; empty where nothing is known of it."""
         called = self._called(value)
-        return "" if called is None else called.text_of_result(op_type)
+        return called.text_of_result(op_type) if called else ""
 
     def operand(self, user: Value) -> str:
         """A name for a weight that something needs which the file does not have; empty where nothing is known of that."""
         called = self._called(user)
-        return "" if called is None else replace(called, whole=False).text_of_result("weight")
+        return replace(called, whole=False).text_of_result("weight") if called else ""
 
     def name(self, node: NodeProto, value: Value | None) -> None:
         """Names a node after the value that it gives, and says by which rule it was made."""
-        called = None if value is None else self._called(value)
-        if called is None:
+        called = self._called(value) if value else None
+        if not called:
             return
         if wanted := called.text(node.op_type):
             node.name = self._once(wanted)
         if called.rule:
-            if self._metadata:
+            if self.ir_version >= METADATA:
                 node.metadata_props.add(key=RULE, value=called.rule)
         elif called.whole and called.file is not None:
             node.doc_string = called.file.doc_string

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from dslc.ir.graph import (
     Opaque,
     ScopeNode,
     Value,
+    nodes_below,
     rebuild,
     topological,
     with_args,
@@ -43,11 +45,7 @@ Resolved: TypeAlias = Literal["file", "inferred", "shapes"]
 
 
 class Cycle(Exception):
-    """Nodes of the file that cannot be kept, because what they read is now computed from them."""
-
-    def __init__(self, origin: Origin) -> None:
-        super().__init__()
-        self.origin = origin
+    """A node of the file, the argument, that cannot be kept, because what it reads is now computed from it."""
 
 
 class NestedModels(NamedTuple):
@@ -57,6 +55,7 @@ class NestedModels(NamedTuple):
     compute: Callable[[Sequence[Value], Rules, int], dict[Value, Any]]
 
 
+@dataclass(eq=False)
 class WritePlan:
     """Producers of values: a node (`Spec`), another value, or nothing (inputs and constants).
 
@@ -65,47 +64,39 @@ class WritePlan:
     are written anew.
     """
 
-    def __init__(
-        self,
-        rules: Rules,
-        opset: int,
-        origins: Mapping[Value, Origin],
-        symbols: Symbols,
-        outputs: Sequence[Value],
-        where: str,
-        write: NestedModels,
-        *,
-        fold: bool = True,
-        scopes: bool = False,
-        resolved: Resolved = "file",
-    ) -> None:
-        self.rules, self.opset, self.origins, self.symbols, self.where = rules, opset, origins, symbols, where
-        self.fold, self.scopes, self.resolved, self._write = fold, scopes, resolved, write
-        self.folded: set[Value] = set()
-        #: what depends on weights alone and is written as nodes
-        self._held: set[Value] = set()
-        self.functions: dict[str, Function] = {}
-        self.banned: set[Origin] = set()
-        self._kept: dict[str, Node] = {}
-        self._origin_specs: dict[Origin, Spec] = {}
-        self._word_for_word: set[Spec] = set()
-        self._call_specs: dict[Node, tuple[Spec, ...] | None] = {}
-        self._extra: dict[Value, Spec] = {}
-        self._alias: dict[Value, Value] = {}
-        #: calls that no ONNX nodes express, where they are collected (see `unsaid`) and no mistake
-        self._unsaid: set[Node] | None = None
-        #: nodes that say what an operator without one node of its own means, and a result of that
-        self.inside: dict[Node, Value] = {}
-        self._alike: dict[Key, tuple[Origin, Call]] | None = None
-        self.users = self._count_users(outputs)
-        self._picked = picked(outputs)
+    rules: Rules
+    opset: int
+    origins: Mapping[Value, Origin]
+    symbols: Symbols
+    outputs: InitVar[Sequence[Value]]
+    where: str
+    _write: NestedModels
+    fold: bool = True
+    scopes: bool = False
+    resolved: Resolved = "file"
+    folded: set[Value] = field(default_factory=set)
+    #: what depends on weights alone and is written as nodes
+    _held: set[Value] = field(default_factory=set)
+    functions: dict[str, Function] = field(default_factory=dict)
+    banned: set[Origin] = field(default_factory=set)
+    _kept: dict[str, Node] = field(default_factory=dict)
+    _origin_specs: dict[Origin, Spec] = field(default_factory=dict)
+    _word_for_word: set[Spec] = field(default_factory=set)
+    _call_specs: dict[Node, tuple[Spec, ...] | None] = field(default_factory=dict)
+    _extra: dict[Value, Spec] = field(default_factory=dict)
+    #: values that are written as others: those of operators without a node of their own, as what defines them
+    aliases: dict[Value, Value] = field(default_factory=dict)
+    #: calls that no ONNX nodes express, where they are collected (see `unsaid`) and no mistake
+    _unsaid: set[Node] | None = None
+    #: nodes that say what an operator without one node of its own means, and a result of that
+    inside: dict[Node, Value] = field(default_factory=dict)
+    _alike: dict[Key, tuple[Origin, Call]] | None = None
 
-    @staticmethod
-    def _count_users(outputs: Sequence[Value]) -> Counter[Value]:
-        users: Counter[Value] = Counter(outputs)
-        for node in topological(value.node for value in outputs):
-            users.update(set(node.args))
-        return users
+    def __post_init__(self, outputs: Sequence[Value]) -> None:
+        self.users = Counter(outputs)
+        for node in nodes_below(outputs):
+            self.users.update(set(node.args))
+        self._picked = picked(outputs)
 
     def canonical(self, value: Value) -> Value:
         """The value that stands for this one in the written model."""
@@ -113,14 +104,9 @@ class WritePlan:
             node = value.node
             if isinstance(node, Opaque) and isinstance(node.payload, OpaqueNode) and node.payload.from_file:
                 return Value(self._kept.setdefault(node.key, node), value.index)
-            if value not in self._alias:
+            if value not in self.aliases:
                 return value
-            value = self._alias[value]
-
-    @property
-    def aliases(self) -> Mapping[Value, Value]:
-        """Values that are written as others: those of operators without a node of their own, as what defines them."""
-        return self._alias
+            value = self.aliases[value]
 
     def kept(self, spec: Spec) -> bool:
         """Return whether a node is written as the file has it."""
@@ -136,7 +122,7 @@ class WritePlan:
             try:
                 return self._order(outputs)
             except Cycle as cycle:
-                self.banned.add(cycle.origin)
+                self.banned.add(cycle.args[0])
 
     def hold(self, value: Value) -> None:
         """Writes a weights-only application as nodes from now on, and those below it whose results are larger than their arguments."""
@@ -161,7 +147,7 @@ class WritePlan:
             item, at = stack.pop()
             if isinstance(item, Value):
                 spec = self.producer(item)
-                if spec is None or spec in done:
+                if not spec or spec in done:
                     continue
                 if spec in opened:
                     raise Cycle(self._breakable(opened, spec))
@@ -199,7 +185,7 @@ class WritePlan:
         if value in self._extra:
             return self._extra[value]
         origin = self.origins.get(value)
-        if origin is not None and origin not in self.banned:
+        if origin and origin not in self.banned:
             return self._anew(value, origin) or self._origin(origin)
         if isinstance(node, Opaque):
             return self._opaque(node)
@@ -224,7 +210,7 @@ class WritePlan:
         if not symbolic and value.type.elements <= 1024:
             return None
         origin = self.origins.get(value) if symbolic else None
-        if origin is not None and origin not in self.banned:
+        if origin and origin not in self.banned:
             return self._origin(origin)
         if value not in self._extra:
             self._extra[value] = fill_spec(value, self.symbols.at(value.node))
@@ -242,11 +228,7 @@ class WritePlan:
         if all(read is None or read.constant or read in node.args for read in origin.inputs):
             return None
         found = self._call(node, value)
-        if (
-            found is None
-            or self.resolved == "shapes"
-            or all(read.constant or read in node.args for read in found.reads)
-        ):
+        if not found or self.resolved == "shapes" or all(read.constant or read in node.args for read in found.reads):
             return found
         return None
 
@@ -284,12 +266,12 @@ class WritePlan:
     def _call(self, node: Call, value: Value) -> Spec | None:
         if node not in self._call_specs:
             joined = fuse_node(self.rules, node, self.opset, self.users, self._elements)
-            written = (joined,) if joined is not None else self._own(node)
+            written = (joined,) if joined else self._own(node)
             if written is None:
                 # an import-only clause whose right side is this one application, or a node of the file that is alike
                 found = fuse_node(self.rules, node, self.opset, self.users, self._elements, single=True)
-                other = self._as_in_file(node) if found is None else found
-                written = None if other is None else (other,)
+                other = found or self._as_in_file(node)
+                written = (other,) if other else None
             self._call_specs[node] = written
             if written is not None:
                 for spec in written[:-1]:
@@ -301,7 +283,7 @@ class WritePlan:
             else:
                 self._call_specs[node] = self._collected(node, self._unsaid)
         specs = self._call_specs[node]
-        return self.producer(self._alias[value]) if specs is None else specs[-1]
+        return self.producer(self.aliases[value]) if specs is None else specs[-1]
 
     def _elements(self, value: Value) -> Any:
         if isinstance(value.node, Constant):
@@ -311,10 +293,10 @@ class WritePlan:
     def _own(self, node: Call) -> tuple[Spec, ...] | None:
         """A node of the file that is alike, which keeps its names and needs no sizes that are unknown, or nodes through a clause."""
         alike = self._as_in_file(node)
-        if alike is not None:
+        if alike:
             return (alike,)
         outer = self.inside.get(node)
-        symbols = self.symbols.at(node if outer is None else outer.node)
+        symbols = self.symbols.at(outer.node if outer else node)
         return write_call(self.rules, node, self.opset, symbols)
 
     def _as_in_file(self, node: Call) -> Spec | None:
@@ -329,7 +311,7 @@ class WritePlan:
             self._inline(node)
         except DslcError:
             outer = self.inside.get(node)
-            unsaid.add(node if outer is None else outer.node)
+            unsaid.add(outer.node if outer else node)
             return (Spec(NodeProto(), node.args, node.values),)
         return None
 
@@ -341,26 +323,26 @@ class WritePlan:
             below = [
                 arg.node
                 for arg in one.args
-                if isinstance(arg.node, ScopeNode) and not arg.constant and arg not in self._alias
+                if isinstance(arg.node, ScopeNode) and not arg.constant and arg not in self.aliases
             ]
             if below:
                 stack += below
                 continue
             stack.pop()
-            if Value(one) in self._alias:
+            if Value(one) in self.aliases:
                 continue
             try:
-                over = with_args(one, tuple(arg if arg.constant else self._alias.get(arg, arg) for arg in one.args))[
+                over = with_args(one, tuple(arg if arg.constant else self.aliases.get(arg, arg) for arg in one.args))[
                     0
                 ].node
                 assert isinstance(over, ScopeNode)
-                self._alias[Value(one)] = lower_scope(
+                self.aliases[Value(one)] = lower_scope(
                     over, self.opset, self.symbols.at(one), self._picked.get(Value(one), frozenset())
                 )
             except NotLowered as problem:
                 text = f"no ONNX nodes of opset {self.opset} express {problem} in {str(one.scope)[:80]}"
                 raise error("E0814", text, path=self.where) from None
-        return self._alias[Value(node)]
+        return self.aliases[Value(node)]
 
     def _inline(self, node: Call) -> None:
         """An operator without a node of its own: what it is defined by."""
@@ -377,7 +359,7 @@ class WritePlan:
             return values
 
         known = dict(zip(instance.params, node.args, strict=True))
-        self._alias.update(zip(node.values, rebuild(instance.outputs, made, known), strict=True))
+        self.aliases.update(zip(node.values, rebuild(instance.outputs, made, known), strict=True))
 
 
 def fill_spec(value: Value, symbols: Symbols) -> Spec:
@@ -404,7 +386,7 @@ def foldable(value: Value) -> bool:
         return False
     weights = 0
     for node in topological([value.node]):
-        sizes = [type.bytes for type in node.types if type is not None and type.is_static]
+        sizes = [type.bytes for type in node.types if type and type.is_static]
         if isinstance(node, Constant) and not isinstance(node.data, FillRef):
             weights += sum(sizes)
         elif isinstance(node, Call) and not node.args and len(sizes) == len(node.types):
@@ -446,8 +428,8 @@ def written_alike(found: tuple[Origin, Call], node: Call) -> Spec:
     """The node of the file with the arguments of another application."""
     origin, old = found
     args = dict(zip(old.args, node.args, strict=True))
-    inputs = tuple(None if read is None else args.get(read, read) for read in origin.inputs)
-    outputs = tuple(None if output is None else Value(node, output.index) for output in origin.outputs)
+    inputs = tuple(args.get(read, read) if read else None for read in origin.inputs)
+    outputs = tuple(Value(node, output.index) if output else None for output in origin.outputs)
     proto = NodeProto()
     proto.CopyFrom(origin.proto)
     # notes are of one node, and are its own where that is the one

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import (
     AttributeProto,
-    FunctionProto,
     GraphProto,
     ModelProto,
     NodeProto,
@@ -32,7 +32,6 @@ from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, constant_value
 from dslc.ir.scalar import Sym
-from dslc.onnx.constant_propagation import static_shape
 from dslc.onnx.pytorch import not_onnx
 
 # ---- model files ---------------------------------------------------------------------------------------------------
@@ -81,10 +80,7 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
         except OSError as problem:
             raise error("E0902", f"cannot read {path}: {problem.strerror or problem}", path=name) from None
         model, folder = parsed(data, name), path.parent
-    named = (model.producer_name, model.producer_version, model.domain, model.doc_string, model.graph.name)
-    domains = (entry.domain for entry in model.opset_import)
-    texts = (*named, model.graph.doc_string, *domains, *_texts(model.graph))
-    if not are_text((*texts, *(text for function in model.functions for text in function_texts(function)))):
+    if not are_text(model):
         raise damaged(name, "a name in it is no text")
     _check_header(model, name)
     _check_tensors(model.graph, name)
@@ -96,7 +92,7 @@ def parsed(data: bytes, name: str) -> ModelProto:
     if not data:
         raise damaged(name, "the file is empty")
     strange = not_onnx(data, name)
-    if strange is not None:
+    if strange:
         raise strange
     model = ModelProto()
     try:
@@ -106,50 +102,24 @@ def parsed(data: bytes, name: str) -> ModelProto:
     return model
 
 
-def are_text(texts: Iterable[Any]) -> bool:
-    """Return whether all of some names are text: damaged ones are not valid UTF-8, and come as bytes."""
-    return all(isinstance(text, str) for text in texts)
+def are_text(message: Any) -> bool:
+    """Return whether all texts in a message are text: damaged ones are not valid UTF-8, and come as bytes."""
+    return all(isinstance(text, str) for text in texts(message))
 
 
-def function_texts(function: FunctionProto) -> Iterator[Any]:
-    """Every name in a function."""
-    yield from (
-        function.name,
-        function.domain,
-        function.overload,
-        *function.input,
-        *function.output,
-        *function.attribute,
-    )
-    yield from (entry.domain for entry in function.opset_import)
-    yield from (attribute.name for attribute in function.attribute_proto)
-    yield from _node_texts(function.node)
-
-
-def _texts(graph: GraphProto) -> Iterator[Any]:
-    """Every name that anything is looked up by."""
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        yield value.name
-        if value.type.HasField("tensor_type"):
-            yield from (dimension.dim_param for dimension in value.type.tensor_type.shape.dim)
-    for tensor in graph.initializer:
-        yield tensor.name
-        for entry in tensor.external_data:
-            yield entry.key
-            yield entry.value
-    yield from _node_texts(graph.node)
-
-
-def _node_texts(nodes: Iterable[NodeProto]) -> Iterator[Any]:
-    for node in nodes:
-        yield node.op_type
-        yield node.domain
-        yield node.name
-        yield from node.input
-        yield from node.output
-        yield from (text for attribute in node.attribute for text in (attribute.name, attribute.ref_attr_name))
-        for inner in subgraphs(node):
-            yield from _texts(inner)
+def texts(message: Any) -> Iterator[Any]:
+    """Every text in a message and in those inside it but for metadata; elements of tensors are not touched."""
+    for field in message.DESCRIPTOR.fields:
+        if field.name == "metadata_props" or field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
+            continue
+        value = getattr(message, field.name)
+        if isinstance(value, str | bytes):
+            yield value
+        elif not hasattr(value, "ListFields"):
+            for each in value:
+                yield from texts(each) if field.type == field.TYPE_MESSAGE else (each,)
+        elif message.HasField(field.name):
+            yield from texts(value)
 
 
 def _check_header(model: ModelProto, name: str) -> None:
@@ -194,10 +164,7 @@ def tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 def opset_of(model: ModelProto) -> int | None:
     """The version of ONNX's own domain, None where the model does not import it."""
-    for entry in model.opset_import:
-        if entry.domain in {"", "ai.onnx"}:
-            return int(entry.version)
-    return None
+    return opsets(model).get("")
 
 
 def opsets(model: ModelProto) -> dict[str, int]:
@@ -294,36 +261,29 @@ def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> l
             if output in producer or output in defined:
                 raise error("E0808", f"{where} gives two values the name `{output}`", path=where)
             producer[output] = k
-    needs: list[set[int]] = []
-    users: list[list[int]] = [[] for _ in nodes]
+    sorter = TopologicalSorter[int]()
     for k, node in enumerate(nodes):
-        below: set[int] = set()
-        for name in (*node.input, *captured(node)):
-            if not name or name in defined:
-                continue
+        names = {name: None for name in (*node.input, *captured(node)) if name and name not in defined}
+        for name in names:
             if name not in producer:
                 what = f"node `{node.name}` ({node.op_type})" if node.name else f"a node ({node.op_type})"
                 raise error("E0808", f"{what} of {where} reads `{name}`, which nothing produces", path=where)
-            below.add(producer[name])
-        needs.append(below)
-        for j in below:
-            users[j].append(k)
-    ready = [k for k, below in enumerate(needs) if not below]
-    heapq.heapify(ready)
-    order: list[int] = []
-    missing = [len(below) for below in needs]
-    while ready:
-        k = heapq.heappop(ready)
-        order.append(k)
-        for user in users[k]:
-            missing[user] -= 1
-            if not missing[user]:
-                heapq.heappush(ready, user)
-    if len(order) < len(nodes):
-        stuck = next(k for k in range(len(nodes)) if missing[k])
-        name = nodes[stuck].name or nodes[stuck].op_type
-        raise error("E0806", f"the graph of {where} has a cycle through `{name}`", path=where)
-    return [nodes[k] for k in order]
+        sorter.add(k, *(producer[name] for name in names))
+    try:
+        sorter.prepare()
+    except CycleError as problem:
+        stuck = nodes[min(problem.args[1])]
+        name = stuck.name or stuck.op_type
+        raise error("E0806", f"the graph of {where} has a cycle through `{name}`", path=where) from None
+    ready: list[int] = []
+    order: list[NodeProto] = []
+    while sorter.is_active():
+        for k in sorter.get_ready():
+            heapq.heappush(ready, k)
+        first = heapq.heappop(ready)
+        order.append(nodes[first])
+        sorter.done(first)
+    return order
 
 
 def attribute_value(attribute: AttributeProto) -> Any:
@@ -408,9 +368,7 @@ def is_external(tensor: TensorProto) -> bool:
 def byte_size(tensor: TensorProto) -> int | None:
     """The bytes that the elements take, by type and shape; None for types without a size (strings)."""
     dtype = DTYPES.get(tensor.data_type)
-    if dtype is None:
-        return None
-    return int(math.prod(tensor.dims)) * dtype.bytes
+    return None if dtype is None else int(math.prod(tensor.dims)) * dtype.bytes
 
 
 def region(tensor: TensorProto, folder: Path | None, where: str) -> FileRegion:
@@ -424,7 +382,7 @@ def region(tensor: TensorProto, folder: Path | None, where: str) -> FileRegion:
     what = f"tensor `{tensor.name}` of {where}"
     if not location:
         raise error("E0802", f"{what} has external data without a location", path=where)
-    base = (folder if folder is not None else Path.cwd()).resolve()
+    base = (folder or Path.cwd()).resolve()
     path = base / location
     try:
         real = path.resolve()
@@ -503,7 +461,7 @@ class ProtoData:
 
 def check_shape(tensor: TensorProto, where: str) -> tuple[int, ...]:
     """The shape of a tensor; raises E0813 for one that cannot be."""
-    shape = tuple(int(size) for size in tensor.dims)
+    shape = tuple(map(int, tensor.dims))
     if any(size < 0 for size in shape) or math.prod(shape) > 1 << 44:
         raise error("E0813", f"tensor `{tensor.name}` of {where} has the shape {list(shape)}", path=where)
     return shape
@@ -564,7 +522,12 @@ def tensor_constant(tensor: TensorProto, folder: Path | None, where: str) -> Val
 
 def array_of(items: tuple[Any, ...], type: TensorType) -> Value:
     """Known numbers as a constant."""
-    return small_constant(np.array(items, NUMPY[type.dtype]).reshape(static_shape(type) or ()))
+    return small_constant(np.array(items, NUMPY[type.dtype]).reshape(type.sizes))
+
+
+def whole_numbers(items: Sequence[int] | int) -> Value:
+    """A list of whole numbers as a constant, or a single one."""
+    return small_constant(np.array(items, np.int64))
 
 
 def small_constant(array: Any) -> Value:

@@ -8,7 +8,7 @@ import logging
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -79,11 +79,11 @@ def from_file(path: str | Path) -> ModelProto:
         program = torch.export.load(path)
     except Exception as problem:  # PyTorch raises many kinds, none of them documented
         raise error("E0801", f"PyTorch cannot read {path}: {_first(problem)}", path=str(path)) from problem
-    return _written(torch, program, (), {}, str(path))
+    return _written(torch, program, (), str(path))
 
 
-def from_module(given: Any, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None) -> ModelProto:
-    """The ONNX model of a module, called with `args` and `kwargs` as it is exported, or of an exported program, which needs none.
+def from_module(given: Any, args: Sequence[Any] | None = None) -> ModelProto:
+    """The ONNX model of a module, called with `args` as it is exported, or of an exported program, which needs none.
 
     Raises:
         DslcError: E0906 for a module without arguments, E0907 without onnxscript, E0801 where PyTorch cannot export it.
@@ -91,7 +91,7 @@ def from_module(given: Any, args: Sequence[Any] | None = None, kwargs: Mapping[s
     torch = _torch()
     name = type(given).__name__
     if isinstance(given, torch.nn.Module):
-        if args is None and not kwargs:
+        if args is None:
             raise error(
                 "E0906",
                 f"{name} is a module: how it is called says what is exported",
@@ -101,11 +101,11 @@ def from_module(given: Any, args: Sequence[Any] | None = None, kwargs: Mapping[s
             # dropout and batch statistics are none of what is optimized
             given.eval()
             try:
-                return _written(torch, given, tuple(args or ()), dict(kwargs or {}), name)
+                return _written(torch, given, tuple(args), name)
             finally:
                 given.train()
-        return _written(torch, given, tuple(args or ()), dict(kwargs or {}), name)
-    return _written(torch, given, (), {}, name)
+        return _written(torch, given, tuple(args), name)
+    return _written(torch, given, (), name)
 
 
 def inputs_of(model: ModelProto, args: Sequence[Any]) -> dict[str, Any] | None:
@@ -131,10 +131,10 @@ def _torch() -> Any:
     return import_module("torch")
 
 
-def _written(torch: Any, program: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> ModelProto:
+def _written(torch: Any, program: Any, args: tuple[Any, ...], name: str) -> ModelProto:
     try:
         with _silent():
-            found = torch.onnx.export(program, args, kwargs=kwargs, dynamo=True, verbose=False)
+            found = torch.onnx.export(program, args, dynamo=True, verbose=False)
     except Exception as problem:  # as above
         raise error("E0801", f"PyTorch cannot export {name} to ONNX: {_first(problem)}") from problem
     model = found.model_proto

@@ -96,7 +96,7 @@ def accepted(written: ModelProto, original: ModelProto) -> bool:
     Models with external data or more than 256 MiB of weights are taken for accepted: loading them is not free.
     """
     tensors = written.graph.initializer
-    if any(is_external(tensor) for tensor in tensors) or sum(byte_size(tensor) or 0 for tensor in tensors) > LIGHT:
+    if any(map(is_external, tensors)) or sum(byte_size(tensor) or 0 for tensor in tensors) > LIGHT:
         return True
     try:
         session(written, threads=1)

@@ -130,7 +130,7 @@ class _Writer:
         beside = [t for t in every if is_external(t)]
         clash = self.stays and any(entries(t).get("location") == self.data.name for t in beside)
         out = list(beside) if not self.stays or clash else []
-        if external or (external is None and sum(_bytes(t) for t in inside) > LIMIT):
+        if external or (external is None and sum(map(_bytes, inside)) > LIMIT):
             out += [t for t in inside if _bytes(t) >= SMALLEST and t.data_type != TensorProto.STRING]
         return out
 
@@ -147,7 +147,7 @@ class _Writer:
 
 
 def _ids(some: list[TensorProto]) -> set[int]:
-    return {id(tensor) for tensor in some}
+    return set(map(id, some))
 
 
 def _bytes(tensor: TensorProto) -> int:

@@ -26,7 +26,7 @@ from onnx import (
 from dslc.errors import error
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.scalar import dimension as unknown_size
-from dslc.onnx.protos import DTYPES, subgraphs
+from dslc.onnx.protos import DTYPES, copy_fields, subgraphs
 
 KEEP = 1024  #: elements of a tensor that is kept
 
@@ -129,21 +129,13 @@ def _stripped_node(node: NodeProto) -> NodeProto:
     heavy = any(a.type == AttributeProto.TENSOR and math.prod(a.t.dims) > KEEP for a in node.attribute)
     if not heavy and next(subgraphs(node), None) is None:
         return node
-    out = NodeProto(
-        op_type=node.op_type,
-        domain=node.domain,
-        name=node.name,
-        input=node.input,
-        output=node.output,
-        overload=node.overload,
-    )
+    out = NodeProto()
+    copy_fields(node, out, {"attribute"})
     for attribute in node.attribute:
-        made = out.attribute.add()
+        made = out.attribute.add(name=attribute.name, type=attribute.type)
         if attribute.type == AttributeProto.TENSOR:
-            made.name, made.type = attribute.name, attribute.type
             made.t.CopyFrom(_stripped_tensor(attribute.t, {}))
         elif attribute.type == AttributeProto.GRAPH:
-            made.name, made.type = attribute.name, attribute.type
             made.g.CopyFrom(_stripped_graph(attribute.g, attribute.g.node, {}))
         else:
             made.CopyFrom(attribute)
@@ -152,7 +144,7 @@ def _stripped_node(node: NodeProto) -> NodeProto:
 
 def _stripped_graph(graph: GraphProto, nodes: Sequence[NodeProto], small: Mapping[str, np.ndarray]) -> GraphProto:
     out = GraphProto(name=graph.name or "graph")
-    out.node.extend(_stripped_node(node) for node in nodes)
+    out.node.extend(map(_stripped_node, nodes))
     out.input.extend(graph.input)
     out.output.extend(graph.output)
     out.value_info.extend(graph.value_info)
@@ -297,7 +289,7 @@ def _at_node(copy: ModelProto, found: re.Match[str], where: str) -> str:
     types = {value.name: tensor_type(value.type, value.name) for value in (*typed.value_info, *typed.input)}
     weights = [tensor for tensor in typed.initializer if tensor.data_type in DTYPES]
     types |= {tensor.name: TensorType(DTYPES[tensor.data_type], tuple(tensor.dims)) for tensor in weights}
-    shapes = {name: f" [{', '.join(map(str, type.shape))}]" for name, type in types.items() if type is not None}
+    shapes = {name: f" [{', '.join(map(str, type.shape))}]" for name, type in types.items() if type}
     given = [f"`{name}`{shapes.get(name, '')}" for name in node.input if name]
     operands = f"{', '.join(given[:-1])} and {given[-1]}" if len(given) > 1 else "".join(given)
     call = f"{node.op_type} of {operands}" if given else node.op_type

@@ -10,7 +10,7 @@ from operator import not_
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluation import ELEMENTS, Planner, Steps, TupleChunk, combined
+from dslc.generate.enumeration.evaluation import ELEMENTS, Planner, Shapes, Steps, TupleChunk, combined
 from dslc.generate.enumeration.mappers import TermsByOperators, disjoint, sharing, union
 from dslc.generate.enumeration.space import INPUT, TermTable
 from dslc.interpret.domain import Array
@@ -23,10 +23,10 @@ class Batch:
     """The work of a chunk: `args`, the terms of every argument; `kinds`, the combination of types of each tuple."""
 
     steps: Steps
-    shapes: tuple[int, ...]
+    shapes: Shapes
     args: tuple[Array, ...]
     kinds: Array
-    combinations: tuple[tuple[int, ...], ...]
+    combinations: tuple[Shapes, ...]
 
     @property
     def count(self) -> int:
@@ -48,7 +48,7 @@ class Batch:
 class _Rows:
     """Tuples of equal shapes: their terms, and the operators that they have together."""
 
-    shapes: tuple[int, ...]
+    shapes: Shapes
     args: tuple[Array, ...]
     ops: Array
     size: int
@@ -149,7 +149,7 @@ class Arguments:
         size = int((both[0] >= 0).sum()) if len(both) else 0
         return _Rows((*rows.shapes, shape), (*(arg[left] for arg in rows.args), right.astype(np.int32)), both, size)
 
-    def _wanted(self, shapes: tuple[int, ...], count: int) -> bool:
+    def _wanted(self, shapes: Shapes, count: int) -> bool:
         """Return whether an item takes arguments of these shapes, or of these and some more."""
         if len(shapes) < count:
             kinds = {kind for lists in self._lists.values() for kind in lists}

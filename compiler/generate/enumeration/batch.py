@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from dslc.generate.terms.term import Item
 from dslc.interpret.domain import Array, Domain
+from dslc.interpret.evaluator import intermediates
 from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import (
@@ -26,13 +26,13 @@ from dslc.ir.graph import (
     ScopeNode,
     Value,
     input_value,
+    nodes_below,
     rebuild,
     replace,
     scope_value,
-    topological,
     with_args,
 )
-from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, iterator, read, walk
+from dslc.ir.scalar import Read, Scalar, iterator, read
 from dslc.ir.scopes import substitute
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import elaborate
@@ -120,21 +120,12 @@ def _lifted(body: Scalar, count: int, moves: tuple[bool, ...]) -> Scalar:
 
 
 def heaviest(results: Sequence[Value]) -> int:
-    """The largest number of elements that one position of the batch needs: of any scope's result, or of a product that is summed."""
+    """The largest number of elements that one position of the batch needs: of any scope's result, or on the way to one."""
     most = 1
-    for node in topological(value.node for value in results):
-        if isinstance(node, Constant):
-            continue
-        most = max(most, *(value.type.elements for value in node.values))
+    for node in nodes_below(results):
+        if not isinstance(node, Constant):
+            most = max(most, *(value.type.elements for value in node.values))
         if isinstance(node, ScopeNode):
-            parts = [*walk(node.scope.body)]
-            known: dict[Iter, int] = {
-                it: int(str(size)) for it, size in zip(node.scope.iters, node.scope.extents, strict=True)
-            }
-            for each in parts:
-                if isinstance(each, Reduce):
-                    sizes = (int(extent.value) if isinstance(extent, Num) else 1 for extent in each.extents)
-                    known.update(zip(each.iters, sizes, strict=True))
-            reads = (each for each in parts if isinstance(each, Read))
-            most = max([most, *(prod(known.get(it, 1) for it in each.free) for each in reads)])
+            sizes = {it: int(str(size)) for it, size in node.scope.axes}
+            most = max([most, *(count for _, count in intermediates(node.scope.body, sizes))])
     return most

@@ -49,7 +49,7 @@ class TupleChunk:
     """`shapes`: the number of each argument's shape; `rows` [arguments, tuples]: which value of that shape."""
 
     steps: tuple[ItemStep, ...]
-    shapes: tuple[int, ...]
+    shapes: Shapes
     rows: Array
 
 
@@ -74,7 +74,7 @@ class EnumerationState:
 
     @property
     def rules(self) -> Rules:
-        if self._rules is None:
+        if not self._rules:
             self._rules = _loaded(self.libraries)
         return self._rules
 
@@ -142,6 +142,7 @@ def random_values(type: TensorType, count: int, rng: np.random.Generator, real: 
 
 # ---- Menu items by the shapes that they apply to, and their types: asked of the declarations once for every --------
 
+#: numbers of shapes, or of types
 Shapes = tuple[int, ...]
 Steps = tuple[ItemStep, ...]
 
@@ -220,14 +221,14 @@ class Planner:
                     steps.append(ItemStep(k, sizes, len(results)))
         return tuple(steps)
 
-    def _types_of(self, item: int, args: tuple[int, ...]) -> tuple[int, ...]:
+    def _types_of(self, item: int, args: Shapes) -> Shapes:
         made = output_types(self.rules, self.family.items[item], [self.types.types[n] for n in args])
         assert made is not None
         role = self.types.roles[self.types.shape_of[args[0]]] if args else 0
         return tuple(self.types.number(type, role) for type in made)
 
 
-def combined(types: Array, rows: list[Array]) -> tuple[Array, list[tuple[int, ...]]]:
+def combined(types: Array, rows: list[Array]) -> tuple[Array, list[Shapes]]:
     """The type numbers of argument tuples: the distinct combinations, and which one each tuple has."""
     columns = np.stack([types[row] for row in rows], axis=1)
     base = int(columns.max(initial=0)) + 1
@@ -235,7 +236,7 @@ def combined(types: Array, rows: list[Array]) -> tuple[Array, list[tuple[int, ..
     for k in range(columns.shape[1]):
         code = code * base + columns[:, k]
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    return inverse.astype(np.int32), [tuple(int(v) for v in columns[at]) for at in first]
+    return inverse.astype(np.int32), [tuple(map(int, columns[at])) for at in first]
 
 
 # ---- The values of an enumeration's terms, in arrays by shape: each term from those of its arguments, many a--------

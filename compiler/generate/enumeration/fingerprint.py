@@ -47,12 +47,3 @@ def first_hash(values: Array, type: TensorType, seed: int = 0) -> Array:
             sums %= P
         out[start : start + ROWS] = (sums[:, 0].astype(np.uint64) << np.uint64(31)) | sums[:, 1].astype(np.uint64)
     return (out + np.uint64(own)) & np.uint64((1 << 62) - 1)
-
-
-def mix(x: Array) -> Array:
-    """A bijection of 64-bit words without structure (splitmix64)."""
-    x = np.asarray(x, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return np.asarray(x ^ (x >> np.uint64(31)))

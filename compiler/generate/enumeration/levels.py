@@ -20,13 +20,14 @@ import numpy as np
 from dslc.generate.enumeration.arguments import Arguments, Batch
 from dslc.generate.enumeration.checkpoints import Blocks
 from dslc.generate.enumeration.evaluation import EnumerationState, Planner, TermValues, hold_on_floats
-from dslc.generate.enumeration.fingerprint import first_hash, mix
+from dslc.generate.enumeration.fingerprint import first_hash
 from dslc.generate.enumeration.mappers import Mapper, distinct, serial
 from dslc.generate.enumeration.rewrites import Applications, KeyIndex, LowerLevels, Rewriting, components
 from dslc.generate.enumeration.space import Reader, TermTable, TypeNumbers, in_first_order, joined_orders, leaves
 from dslc.generate.terms.inputs import CONSTANTS, VARIED, Family
 from dslc.generate.terms.term import Equation, inputs, subterms
 from dslc.interpret.domain import Array
+from dslc.interpret.field import mixed
 from dslc.semantics.library import Rules
 
 # ---- The terms of a level that are equations and don't follow from smaller ones: found for parts of a level,--------
@@ -66,7 +67,7 @@ class OpenTerms:
 
 def part_of(hashes: Array, parts: int) -> Array:
     """The part of each fingerprint."""
-    return (mix(hashes) % np.uint64(parts)).astype(np.int16)
+    return (mixed(hashes) % np.uint64(parts)).astype(np.int16)
 
 
 def settled(below: LowerLevels, part: LevelPart) -> OpenTerms:
@@ -255,7 +256,7 @@ class _LevelTerms:
 
 def _cut_key(hashes: Array, types: Array) -> Array:
     """Of terms of one value those of different split trees are kept apart."""
-    return mix(hashes ^ mix(types.astype(np.uint64) + np.uint64(1)))
+    return mixed(hashes ^ mixed(types.astype(np.uint64) + np.uint64(1)))
 
 
 @dataclass
@@ -346,19 +347,19 @@ class Enumerator:
 
     def evaluated(self, size: int) -> _LevelTerms:
         batches = list(Arguments(self.planner, self.table, size, self.varied, self.constants, self.mirrors).batches())
-        hashes = self.store.parts(size, [batch.terms for batch in batches]) if self.store is not None else []
+        hashes = self.store.parts(size, [batch.terms for batch in batches]) if self.store else []
         done, kept = sum(part.size for part in hashes), len(hashes)
         try:
             for array in self.mapper(self.state, (batch.chunk(self.values.places) for batch in batches[len(hashes) :])):
                 hashes.append(array)
                 done += array.size
-                if self.store is not None and self.store.due():
+                if self.store and self.store.due():
                     self.store.add(size, hashes[kept:])
                     kept = len(hashes)
                 if self.progress is not None:
                     self.progress(size, done)
         finally:
-            if self.store is not None and len(hashes) > kept:
+            if self.store and len(hashes) > kept:
                 self.store.add(size, hashes[kept:])
         flat = np.concatenate([np.zeros(0, np.uint64), *(part.reshape(-1) for part in hashes)])
         types = np.concatenate([np.zeros(0, np.int32), *(own for batch in batches for own in self._types(batch))])

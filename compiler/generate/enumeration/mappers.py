@@ -21,9 +21,9 @@ import numpy as np
 
 from dslc.errors import error
 from dslc.generate.enumeration.evaluation import TupleChunk, evaluate_chunk
-from dslc.generate.enumeration.fingerprint import mix
 from dslc.generate.settings import GenerationSettings
 from dslc.interpret.domain import Array
+from dslc.interpret.field import mixed
 from dslc.processes import forked as forks
 
 # ---- The evaluation of the chunks of an enumeration: by this process, by several forked from it, or by a Das--------
@@ -198,7 +198,7 @@ def subset_keys(ops: Array, count: int) -> Array:
         key = np.zeros(len(ops), dtype=np.uint64)
         for column in columns:
             with np.errstate(over="ignore"):
-                key = mix(key + (ops[:, column] + 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+                key = mixed(key + (ops[:, column] + 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
         keys.append(key)
     return np.stack(keys, axis=1) if keys else np.zeros((len(ops), 0), dtype=np.uint64)
 

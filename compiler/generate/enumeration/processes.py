@@ -55,7 +55,7 @@ class FamilyEquations:
 def enumerated(rules: Rules, settings: GenerationSettings, family: Family, told: LevelProgress) -> FamilyEquations:
     """One family's enumeration in this process, and what evaluates for it."""
     store = None
-    if settings.resume is not None:
+    if settings.resume:
         store = Blocks(settings.resume / digest(rules.digest, family, settings.seed))
     with mapper_for(settings) as mapper:
         found = Enumerator(

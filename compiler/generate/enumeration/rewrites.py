@@ -14,10 +14,10 @@ from itertools import product
 
 import numpy as np
 
-from dslc.generate.enumeration.fingerprint import mix
 from dslc.generate.enumeration.space import TermTable
 from dslc.generate.terms.term import Equation, Item, Term, inputs
 from dslc.interpret.domain import Array
+from dslc.interpret.field import mixed
 
 RULES = 4000  #: equations that are used to rewrite, at most, the smallest first
 
@@ -44,10 +44,10 @@ class Applications:
         if commutative and args.shape[1] >= 2:
             turned = np.isin(self.item, sorted(commutative)) & (args[:, 0] > args[:, 1])
             args[turned, :2] = args[turned, 1::-1]
-        key = mix(self.item.astype(np.uint64) * np.uint64(64) + self.output.astype(np.uint64))
+        key = mixed(self.item.astype(np.uint64) * np.uint64(64) + self.output.astype(np.uint64))
         for column in args.T:
             with np.errstate(over="ignore"):
-                key = mix(key + (column + 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+                key = mixed(key + (column + 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
         return key
 
 
@@ -183,7 +183,7 @@ class Rewriting:
         if not term.args:
             yield TermPattern(term)
             return
-        assert term.item is not None
+        assert term.item
         for args in product(*(list(self._orders(arg)) for arg in term.args)):
             yield TermPattern(term, args)
             if len(args) == 2 and self._numbers[term.item] in self._commutative and args[0] != args[1]:
@@ -191,7 +191,7 @@ class Rewriting:
 
     def _code(self, term: Term) -> int | None:
         """A number for the item and output of a term; None for an input, which stands for anything."""
-        return None if term.item is None else self._numbers[term.item] * _OUTPUTS + term.output
+        return self._numbers[term.item] * _OUTPUTS + term.output if term.item else None
 
     def _matches(self, pattern: TermPattern, positions: Array) -> tuple[Array, dict[Term, Array]]:
         """The positions that match, of those where the root and what is just below it do; and what inputs stand for."""
@@ -201,7 +201,7 @@ class Rewriting:
             part, rows, checked = todo.pop()
             term = part.term
             keep: Array | None = None
-            if term.item is None:
+            if not term.item:
                 if term in bound:
                     keep = bound[term] == rows
                 else:
@@ -221,7 +221,7 @@ class Rewriting:
 
         def rows(term: Term) -> Array:
             if term not in done:
-                assert term.item is not None
+                assert term.item
                 if not term.args:
                     done[term] = np.full(count, self._rows_of.get(self._numbers[term.item], -1))
                 else:
@@ -230,7 +230,7 @@ class Rewriting:
             return done[term]
 
         def application(term: Term) -> tuple[Array, Array]:
-            assert term.item is not None
+            assert term.item
             args = np.full((count, self._table.args.shape[1]), -1)
             for k, arg in enumerate(term.args):
                 args[:, k] = rows(arg)

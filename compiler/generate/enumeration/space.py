@@ -114,7 +114,7 @@ class Reader:
 
     def term(self, row: int) -> Term:
         found = self._made.get(row)
-        if found is None:
+        if not found:
             table = self._table
             type = self._types.types[int(table.type[row])]
             number = int(table.item[row])

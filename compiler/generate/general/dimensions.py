@@ -100,7 +100,7 @@ class _Unifier:
     def pin(self, tree: Tree) -> bool:
         """Gives a free size back its original number."""
         slot = self.slot_of(tree) if isinstance(tree, int) else None
-        if slot is None or tree == self.base[slot]:
+        if not slot or tree == self.base[slot]:
             return False
         assert isinstance(tree, int)
         self.tree = {s: _replaced(old, tree, self.base[slot]) for s, old in self.tree.items()}
@@ -195,7 +195,7 @@ def slots_of(candidate: Conjecture) -> dict[Slot, int]:
     """The axes of inputs, then the entries of attributes that are given by sizes, with their sizes."""
     out = {Slot(term, "", at): n for term in inputs(candidate.roots) for at, n in enumerate(term.type.shape)}
     for term in subterms(candidate.roots):
-        if term.item is not None:
+        if term.item:
             for name in term.item.sized:
                 for at, entry in enumerate(entries(dict(term.item.attrs)[name])):
                     out[Slot(_key(term), name, at)] = int(str(entry))
@@ -204,7 +204,7 @@ def slots_of(candidate: Conjecture) -> dict[Slot, int]:
 
 def _key(term: Term) -> Term:
     """Output 0 of an application: what its attributes belong to."""
-    assert term.item is not None
+    assert term.item
     return term if term.output == 0 else applied(term.item, term.args, 0, term.type)
 
 
@@ -216,7 +216,7 @@ class _Refusal(Exception):
 
 def _sized_item(term: Term, unifier: _Unifier) -> Item:
     item = term.item
-    assert item is not None
+    assert item
     if not item.sized:
         return item
     attrs = []
@@ -232,7 +232,7 @@ def _retyped(rules: Rules, roots: Sequence[Term], unifier: _Unifier) -> dict[Ter
     """The terms at the unifier's sizes."""
     done: dict[Term, Term] = {}
     for term in subterms(roots):
-        if term.item is None:
+        if not term.item:
             dims = tuple(unifier.tree[Slot(term, "", at)] for at in range(len(term.type.dims)))
             done[term] = input_term(term.index, TermType(term.type.dtype, dims))
             continue
@@ -251,7 +251,7 @@ def _retyped(rules: Rules, roots: Sequence[Term], unifier: _Unifier) -> dict[Ter
 def _repair(rules: Rules, refusal: _Refusal, unifier: _Unifier) -> bool:
     """Ties what the operator that refused wants to be tied; False where nothing changed."""
     original = refusal.original
-    assert original.item is not None
+    assert original.item
     positions: list[Tree] = [tree for arg in refusal.args for tree in arg.type.dims]
     for name in original.item.sized:
         count = len(entries(dict(original.item.attrs)[name]))
@@ -322,7 +322,7 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
             k = len(sizes)
             name = _LETTERS[k % len(_LETTERS)] + (str(k // len(_LETTERS)) if k >= len(_LETTERS) else "")
             slot = unifier.slot_of(tree)
-            if slot is None:
+            if not slot:
                 raise NotGeneral("a size is a computed one")
             names[tree], sizes[name] = name, unifier.base[slot]
         return names[tree]
@@ -334,7 +334,7 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
     cuts: dict[Application, tuple[str, str]] = {}
     sized: dict[Application, dict[str, str]] = {}
     for term in subterms(roots):
-        if term.item is None:
+        if not term.item:
             continue
         if term.item.cut is not None:
             assert term.item.axis is not None

@@ -28,11 +28,11 @@ def joined(rules: Rules, equations: Iterable[Equation], most: int) -> Iterator[C
     loose: dict[Term, list[Equation]] = defaultdict(list)
     for equation in equations:
         for term, other in (equation.roots, equation.roots[::-1]):
-            if term.item is None:
+            if not term.item:
                 continue
             if len(rules.operators[term.item.op].syntax.outputs) > 1:
                 known = halves[term.node].get(term.output)
-                if known is None or size((other,)) < size((known,)):
+                if not known or size((other,)) < size((known,)):
                     halves[term.node][term.output] = other
             elif (less := set(inputs((other,)))) < (more := set(inputs((term,)))):
                 # the proper parts that hold all inputs which the other term lacks
@@ -82,7 +82,7 @@ def _along(rules: Rules, items: Mapping[tuple[str, Attrs], Item], axis: int, roo
     """Terms with all their axes replaced by another one; KeyError where there is no such item."""
     done: dict[Term, Term] = {}
     for part in subterms(roots):
-        if part.item is None:
+        if not part.item:
             done[part] = part
             continue
         item = part.item

@@ -56,7 +56,7 @@ def stem(rule: GeneralRule) -> str:
         return _short(f"merge_{_several([_op(term) for term in sources])}{_by(sources, targets)}")
     (source,), (target,) = sources, targets
     if target.is_leaf:
-        return _short(f"drop_{_words(source)}" if target.item is None else f"{_words(source)}_to_{_op(target)}")
+        return _short(f"{_words(source)}_to_{_op(target)}" if target.item else f"drop_{_words(source)}")
     ops, others = _ops(sources), _ops(targets)
     if _bare(source) == _bare(target):
         return _short(f"restate_{_words(source)}")
@@ -80,12 +80,12 @@ def described(rule: GeneralRule) -> str:
     if len(sources) > 1:
         shared = set(sources[0].args) & set(sources[1].args)
         of = " that share an operand" if shared and all(term.is_input for term in shared) else ""
-        how = [op for op in dict.fromkeys(_ops(targets)) if op not in {_op(term) for term in sources}]
+        how = [op for op in dict.fromkeys(_ops(targets)) if op not in set(map(_op, sources))]
         text = f"{_sentence(_several([_op(term) for term in sources]))}{of} are computed at once"
         return text + (f", by way of {' and '.join(f'`{op}`' for op in how)}." if how else ".")
     (source,), (target,) = sources, targets
     if target.is_leaf:
-        return f"{_phrase(source)} changes nothing." if target.item is None else f"{_phrase(source)} is a constant."
+        return f"{_phrase(source)} is a constant." if target.item else f"{_phrase(source)} changes nothing."
     ops, others = _ops(sources), _ops(targets)
     if _bare(source) == _bare(target):
         return f"{_phrase(source)} is the same with other attributes."
@@ -98,12 +98,12 @@ def described(rule: GeneralRule) -> str:
 
 
 def _op(term: Term) -> str:
-    return term.item.short.lower() if term.item is not None else "input"
+    return term.item.short.lower() if term.item else "input"
 
 
 def _ops(roots: Sequence[Term]) -> list[str]:
     """The operators of a graph, by name; the outputs of one application once."""
-    nodes = dict.fromkeys(term.node for term in subterms(roots) if term.item is not None)
+    nodes = dict.fromkeys(term.node for term in subterms(roots) if term.item)
     return sorted(item.short.lower() for item, _ in nodes)
 
 
@@ -113,7 +113,7 @@ def _leaves(term: Term) -> list[Term]:
 
 def _bare(term: Term) -> object:
     """A term without its attributes."""
-    return term if term.item is None else (_op(term), term.output, *map(_bare, term.args))
+    return (_op(term), term.output, *map(_bare, term.args)) if term.item else term
 
 
 def _several(names: Sequence[str]) -> str:
@@ -122,24 +122,20 @@ def _several(names: Sequence[str]) -> str:
 
 
 def _words(term: Term) -> str:
-    inner = [_op(arg) if arg.is_leaf else _words(arg) for arg in term.args if arg.item is not None]
+    inner = [_op(arg) if arg.is_leaf else _words(arg) for arg in term.args if arg.item]
     return f"{_op(term)}_of_{_several(inner)}" if inner else _op(term)
 
 
 def _by(sources: Sequence[Term], targets: Sequence[Term]) -> str:
     """The operators of the target that bring the sources together: neither theirs nor the one that takes it apart."""
-    apart = {_op(term) for term in targets}
-    own = {_op(term) for term in subterms(sources) if term.item is not None}
-    how = [
-        op
-        for op in dict.fromkeys(_op(term) for term in subterms(targets) if term.item is not None)
-        if op not in apart | own
-    ]
+    apart = set(map(_op, targets))
+    own = {_op(term) for term in subterms(sources) if term.item}
+    how = [op for op in dict.fromkeys(_op(term) for term in subterms(targets) if term.item) if op not in apart | own]
     return f"_by_{'_and_'.join(how)}" if how else ""
 
 
 def _phrase(term: Term) -> str:
-    inner = [arg for arg in term.args if arg.item is not None]
+    inner = [arg for arg in term.args if arg.item]
     counts = Counter(map(_words, inner))
     parts = []
     for arg in inner:

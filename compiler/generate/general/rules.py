@@ -9,8 +9,11 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, product
+
+import numpy as np
 
 from dslc.errors import DslcError
 from dslc.generate.general.dimensions import (
@@ -37,12 +40,12 @@ from dslc.generate.general.text import (
     declared,
     grouped_places,
 )
-from dslc.generate.terms.term import Conjecture, Item, Term, applications, inputs, subterms
+from dslc.generate.terms.term import Conjecture, Item, applications, inputs, subterms
 from dslc.interpret.check_rule import check_substitution
-from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Value, input_value
+from dslc.interpret.draws import ORDINARY
+from dslc.interpret.instantiate import Rejected, instantiate
+from dslc.ir.dtype import DType
 from dslc.prove.run.worker import written
-from dslc.semantics.apply import apply
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules, rules_cache
@@ -53,8 +56,9 @@ WIDTH = 108  #: characters of a line of documentation
 TRIALS = 2  #: instances that a form must hold for
 STRICT_TRIALS = 4  #: the same for a rule that a prover has refuted in a more general form
 DRAWS = 400  #: random sizes; a form that fits none of them is not tried
-RANKS: tuple[int, ...] = (1, 2, 3)  #: ranks that axes must fit to become a list of sizes
-SIZES: tuple[int, ...] = (2, 3, 4, 5)  #: sizes that names of sizes are tried with
+#: ranks that a list of sizes must fit, by which sizes it stands for
+RANKS: dict[str, tuple[int, ...]] = {"all": (1, 2, 3), "axis": (0, 1, 2), "batch": (1,)}
+FITTING = 20  #: random sizes for an instance of a rank
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,16 +160,16 @@ def _loosened(
             return None
         fitting = (new for new in _directed(rules, candidate, typed) if new.arrow == rule.arrow)
         found = next((new for new in fitting if holds(rules, new, trials)), None)
-        return found if found is not None and len(found.typed.sizes) > len(rule.typed.sizes) else None
+        return found if found and len(found.typed.sizes) > len(rule.typed.sizes) else None
 
     for part in tuple(parts):
         for group in tuple(part)[1:]:
             trial = [[one for one in other if one is not group] for other in parts] + [[group]]
-            if (found := tried(trial, fixed)) is not None:
+            if found := tried(trial, fixed):
                 rule, parts = found, trial
     for group in fixed:
         rest = [other for other in fixed if other is not group]
-        if (found := tried([*parts, [group]], rest)) is not None:
+        if found := tried([*parts, [group]], rest):
             rule, parts, fixed = found, [*parts, [group]], rest
     return rule
 
@@ -186,7 +190,7 @@ def _binds(candidate: Conjecture, typed: GeneralTypes) -> bool:
     left, right = (
         {
             name
-            for node in {term.node for term in subterms(side) if term.item is not None}
+            for node in {term.node for term in subterms(side) if term.item}
             for text in typed.sized.get(node, {}).values()
             for name in _words(text)
         }
@@ -234,7 +238,7 @@ def definition(rules: Rules, rule: GeneralRule, name: str = "candidate") -> Subs
     text = rule_text(rules, rule, name, operators)
     cache = rules_cache(rules, "generate.definitions")
     found: SubstitutionDef | None = cache.get(text)
-    if found is None:
+    if not found:
         found = cache[text] = written(rules, text, operators)
     return found
 
@@ -361,10 +365,10 @@ def _packed(rules: Rules, rule: GeneralRule) -> GeneralRule:
     """Lists of sizes in place of single ones, where the rule has instances at other ranks and holds there."""
     if rule.form.grouped:
         return rule
-    for pack in ("all", "axis", "batch"):
+    for pack in RANKS:
         if _may_pack(rules, rule, pack):
             trial = replace(rule, form=replace(rule.form, pack=pack))
-            if holds(rules, trial):
+            if all(_fits(rules, trial, rank) for rank in RANKS[pack]) and holds(rules, trial):
                 return trial
     return rule
 
@@ -377,68 +381,23 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
     axis = axis_of(rules, rule.candidate)
     axes = {c for c in choices(rules, rule.candidate) if c[2] == "axis"}
     if pack == "all":
-        return not axes and len(set(shapes)) == 1 and all(_fits(rules, rule, pack, rank) for rank in RANKS)
+        return not axes and len(set(shapes)) == 1
     if pack == "axis":
         others = {tuple(dim for at, dim in enumerate(dims) if at != axis) for dims in shapes}
         named = [choices(rules, Conjecture(side, ())) for side in (rule.candidate.sources, rule.candidate.targets)]
         bound = all(any(c[2] == "axis" for c in side) for side in (named if rule.arrow == "<=>" else named[:1]))
-        whole = len(shapes) == len(tensors) and bool(axes) and axis >= 0 and bound
-        return whole and len(others) == 1 and all(_fits(rules, rule, pack, rank) for rank in RANKS)
-    return (
-        not axes
-        and len(shapes) == len(tensors)
-        and len(shapes[0]) >= 2
-        and _fits(rules, rule, pack, len(shapes[0]) + 1)
-    )
+        return len(shapes) == len(tensors) and bool(axes) and axis >= 0 and bound and len(others) == 1
+    return not axes and len(shapes) == len(tensors) and len(shapes[0]) >= 2
 
 
-def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
-    """Return whether both sides have values, of equal types, for tensors of another rank (on the last of their axes)."""
-    sizes = {name: SIZES[k % len(SIZES)] + k // len(SIZES) * 4 for k, name in enumerate(rule.typed.sizes)}
-    axis = axis_of(rules, rule.candidate)
-    feeds: dict[Term, Value] = {}
-    for term, dims in rule.typed.tensors.items():
-        numbers = [sizes[dim] if dim in sizes else int(dim) for dim in dims]
-        if not dims:
-            shape: list[int] = []
-        elif pack == "all":
-            shape = [2, 3, 4][:rank]
-        elif pack == "axis":
-            shape = [*[2, 3, 4][: rank - 1], numbers[axis]]
-        else:
-            shape = [2, *numbers]
-        feeds[term] = input_value(f"x{term.index}", TensorType(term.type.dtype, tuple(shape)))
-    try:
-        done = _at_rank(rules, rule, feeds, sizes, rank, pack)
-    except (Mismatch, DslcError, NotGeneral):
-        return False
-    pairs = zip(rule.candidate.sources, rule.candidate.targets, strict=True)
-    return all(done[a].type == done[b].type for a, b in pairs)
-
-
-def _at_rank(
-    rules: Rules, rule: GeneralRule, feeds: Mapping[Term, Value], sizes: Mapping[str, int], rank: int, pack: str
-) -> dict[Term, Value]:
-    done = dict(feeds)
-    for term in subterms(rule.candidate.roots):
-        if term.item is None:
-            continue
-        attrs = dict(term.item.attrs)
-        for name, value in term.item.attrs:
-            if pack == "axis" and declared(rules, term.item, name).type.name == "axis":
-                attrs[name] = rank - 1
-            if name in term.item.sized:
-                if pack != "all" or not isinstance(value, tuple):
-                    raise NotGeneral("a constant's sizes")
-                attrs[name] = tuple(int(str(size)) for size in next(iter(feeds.values())).type.shape)
-        if term.item.cut is not None:
-            attrs[term.item.cut] = tuple(_sum(text, sizes) for text in rule.typed.cuts[term.node])
-        done[term] = apply(rules, term.item.op, [done[arg] for arg in term.args], attrs)[term.output]
-    return done
-
-
-def _sum(text: str, sizes: Mapping[str, int]) -> int:
-    return sum(sizes[part] if part in sizes else int(part) for part in text.split(" + "))
+def _fits(rules: Rules, rule: GeneralRule, rank: int) -> bool:
+    """Return whether a rule has an instance where its lists of sizes are of a rank."""
+    sub, rng = definition(rules, rule), np.random.default_rng(0)
+    for _ in range(FITTING):
+        with suppress(Rejected):
+            instantiate(rules, sub, rng, draws=replace(ORDINARY, ranks=(rank,)))
+            return True
+    return False
 
 
 def operators_of(rules: Iterable[GeneralRule]) -> tuple[Item, ...]:
@@ -446,7 +405,7 @@ def operators_of(rules: Iterable[GeneralRule]) -> tuple[Item, ...]:
     found: dict[Item, None] = {}
     for rule in rules:
         for term in subterms(rule.candidate.roots):
-            if term.item is not None:
+            if term.item:
                 found[term.item] = None
     return tuple(found)
 
@@ -498,7 +457,7 @@ class Tries:
     def weaker(self, rules: Rules, rule: GeneralRule) -> GeneralRule | None:
         """The next form that is worth a proof; the last one always is. None where there is no other."""
         found = less_general(rules, rule)
-        while found is not None and self.hopeless(found) and (other := less_general(rules, found)) is not None:
+        while found and self.hopeless(found) and (other := less_general(rules, found)):
             found = other
         return found
 

@@ -31,7 +31,7 @@ def grouped_places(rules: Rules, candidate: Conjecture, taken: int) -> frozenset
     roots = candidate.roots
     found: set[Place] = set()
     for term in subterms(roots):
-        if term.item is None:
+        if not term.item:
             continue
         places = _parted(rules, term.item.op)
         found |= {(term.args[k], axis) for k, axis in places if k < len(term.args) and term.args[k].is_input}
@@ -42,7 +42,7 @@ def _parted(rules: Rules, op: str) -> set[tuple[int, int]]:
     """The parameters and axes of an operator that have the form `(G, C)`, where more than one of them has the same G."""
     found: dict[str, set[tuple[int, int]]] = {}
     for k, param in enumerate(rules.operators[op].syntax.params):
-        dims = (param.type.dims if param.type is not None else None) or ()
+        dims = (param.type.dims if param.type else None) or ()
         if any(isinstance(dim, t.Pack) for dim in dims):
             continue
         for axis, dim in enumerate(dims):
@@ -114,7 +114,7 @@ def choices(rules: Rules, candidate: Conjecture) -> list[Choice]:
     return [
         choice(rules, term.item, name, value)
         for term in subterms(candidate.roots)
-        if term.item is not None
+        if term.item
         for name, value in term.item.attrs
         if name not in term.item.sized and not isinstance(value, DType)
     ]
@@ -126,13 +126,6 @@ def choice(rules: Rules, item: Item, name: str, value: Any) -> Choice:
     if (item.op, name) not in kinds:
         kinds[item.op, name] = show(declared(rules, item, name).type)
     return (name, value, kinds[item.op, name])
-
-
-def written(value: Any) -> str:
-    """An attribute's value as the language writes it."""
-    if isinstance(value, tuple):
-        return f"[{', '.join(written(entry) for entry in value)}]"
-    return show_attribute(value)
 
 
 def is_default(attr: t.Attr, value: Any) -> bool:
@@ -157,14 +150,14 @@ class Writer:
     attribute: Callable[[Term, str, Any], str | None]
 
     def expr(self, term: Term) -> str:
-        if term.item is None:
+        if not term.item:
             return self.names[term]
         call = self.call(term)
         operator = self.rules.operators[term.item.op]
         return call if len(operator.syntax.outputs) == 1 else f"{call}.{operator.syntax.outputs[term.output].name}"
 
     def call(self, term: Term) -> str:
-        assert term.item is not None
+        assert term.item
         item, texts = term.item, [self.expr(arg) for arg in term.args]
         values = attributes(item, [arg.type for arg in term.args])
         for attr in self.rules.operators[item.op].attrs:
@@ -178,7 +171,7 @@ class Writer:
         at = 0
         while at < len(roots):
             root = roots[at]
-            count = 1 if root.item is None else len(self.rules.operators[root.item.op].syntax.outputs)
+            count = len(self.rules.operators[root.item.op].syntax.outputs) if root.item else 1
             if count > 1:
                 together = roots[at : at + count]
                 whole = [(r.item, r.args, r.output) for r in together] == [
@@ -214,7 +207,7 @@ def body(
 
     def attribute(term: Term, name: str, value: Any) -> str | None:
         item = term.item
-        assert item is not None
+        assert item
         if name == item.cut:
             return f"[{', '.join(grouped_cut(typed, form.grouped, form.groups, cut) for cut in typed.cuts[term.node])}]"
         if name in item.sized:
@@ -227,7 +220,7 @@ def body(
             return hole
         if form.pack == "axis" and declared(rules, item, name).type.name == "axis":
             return "a"
-        return None if is_default(declared(rules, item, name), value) else written(value)
+        return None if is_default(declared(rules, item, name), value) else show_attribute(value)
 
     writer = Writer(rules, names, operators, attribute)
     types = []

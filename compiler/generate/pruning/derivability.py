@@ -110,7 +110,7 @@ class Classes:
             return term
         done: dict[Term, Term] = {}
         for part in subterms((term,)):
-            if part.item is None:
+            if not part.item:
                 done[part] = part
                 continue
             args = tuple(done[arg] for arg in part.args)
@@ -133,7 +133,7 @@ class Classes:
         for above in (*term.below, term):
             if above is part or done.keys().isdisjoint(above.args):
                 continue
-            assert above.item is not None
+            assert above.item
             made = outputs(self._rules, above.item, tuple(done.get(arg, arg) for arg in above.args))[above.output]
             done[above] = made if above is term else self.find(made)
         return done[term]
@@ -146,10 +146,10 @@ class Classes:
 def _root(parent: dict[Term, Term], term: Term) -> Term:
     while True:
         above = parent.get(term)
-        if above is None:
+        if not above:
             return term
         over = parent.get(above)
-        if over is not None:
+        if over:
             parent[term] = over
         term = above
 
@@ -219,7 +219,7 @@ class KnownRules:
         for one in (candidate, candidate.turned):
             # attributes of one side may not follow from the other: then an instance has no value, and none is made
             first = one.sources[0]
-            if first.item is not None and one.binds:
+            if first.item and one.binds:
                 table = self._patterns if len(one.sources) == 1 else self._joint
                 table[(first.item.op, first.output)].append(RulePattern(rule, one.sources, one.targets))
 
@@ -287,7 +287,7 @@ class KnownRules:
         """One step at the root, then at each part, and the rule of the step."""
         yield from self._steps(term)
         for part in subterms((term,)):
-            if part is term or part.item is None:
+            if part is term or not part.item:
                 continue
             for new, rule in self._steps_of_part(part):
                 try:
@@ -296,12 +296,12 @@ class KnownRules:
                     continue
 
     def _steps(self, term: Term) -> Iterator[tuple[Term, GeneralRule]]:
-        if term.item is not None:
+        if term.item:
             yield from self._steps_by(term, self._patterns.get((term.item.op, term.output), ()))
 
     def _steps_of_part(self, term: Term) -> list[tuple[Term, GeneralRule]]:
         """The same, kept: terms have far fewer parts than there are terms."""
-        assert term.item is not None
+        assert term.item
         self._look()
         patterns = self._patterns.get((term.item.op, term.output), ())
         found, count = self._parts.get(term, ([], 0))
@@ -333,7 +333,7 @@ class KnownRules:
         """
         goals = tuple(map(self.classes.rebuilt, candidate.targets))
         for way in self.classes.ways(candidate.sources[0]):
-            for pattern in self._joint.get((way.item.op, way.output), ()) if way.item is not None else ():
+            for pattern in self._joint.get((way.item.op, way.output), ()) if way.item else ():
                 if len(pattern.sources) != len(candidate.sources):
                     continue
                 for binding in self._each(pattern.rule, pattern.sources, candidate.sources, {}):
@@ -349,7 +349,7 @@ class KnownRules:
             return frozenset()
         one, other = made[0], goals[0]
         for a, b in zip(made, goals, strict=True):
-            if a.item is None or a.item != b.item or a.output != b.output or a.args != one.args or b.args != other.args:
+            if not a.item or a.item != b.item or a.output != b.output or a.args != one.args or b.args != other.args:
                 return None
         rests: Rests = frozenset()
         for a, b in zip(one.args, other.args, strict=True):
@@ -362,7 +362,7 @@ class KnownRules:
     # ---- matching -------------------------------------------------------------------------------------------------
 
     def _class(self, rule: GeneralRule, pattern: Term, term: Term, binding: Binding) -> Iterator[Binding]:
-        if pattern.item is None:
+        if not pattern.item:
             bound = binding.get(pattern)
             if bound is None:
                 if len(pattern.type.dims) == len(term.type.dims) or (rule.form.pack and pattern.type.dims):
@@ -383,13 +383,13 @@ class KnownRules:
         if found is None:
             found = self._ways[term] = {}
             for way in self.classes.ways(term):
-                if way.item is not None and (way is term or self._constants(way) <= self._constants(term)):
+                if way.item and (way is term or self._constants(way) <= self._constants(term)):
                     found.setdefault((way.item.op, way.output), []).append(way)
         return found
 
     def _node(self, rule: GeneralRule, pattern: Term, term: Term, binding: Binding) -> Iterator[Binding]:
         """The bindings of a pattern with a term that has its operator and output."""
-        assert term.item is not None
+        assert term.item
         more = self._attributes(rule, pattern, term.item, binding)
         if more is not None:
             yield from self._each(rule, pattern.args, term.args, more)
@@ -402,7 +402,7 @@ class KnownRules:
             yield from self._each(rule, patterns[1:], terms[1:], more)
 
     def _attributes(self, rule: GeneralRule, pattern: Term, item: Item, binding: Binding) -> Binding | None:
-        assert pattern.item is not None
+        assert pattern.item
         out = dict(binding)
         values = dict(item.attrs)
         for name, wanted in pattern.item.attrs:
@@ -437,13 +437,13 @@ class KnownRules:
         done: dict[Term, Term] = {}
         try:
             for term in subterms(roots):
-                if term.item is None:
+                if not term.item:
                     if term not in binding:
                         return None
                     done[term] = binding[term]
                     continue
                 item = self._item(pattern.rule, term, binding, sizes)
-                if item is None:
+                if not item:
                     return None
                 done[term] = outputs(self._rules, item, tuple(done[arg] for arg in term.args))[term.output]
         except (Mismatch, DslcError):
@@ -452,7 +452,7 @@ class KnownRules:
 
     def _item(self, rule: GeneralRule, term: Term, binding: Binding, sizes: Mapping[str, Any]) -> Item | None:
         item = term.item
-        assert item is not None
+        assert item
         attrs: list[tuple[str, Any]] = []
         axis: Any = item.axis
         for name, value in item.attrs:

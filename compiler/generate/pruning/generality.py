@@ -22,70 +22,45 @@ from dslc.generate.terms.term import (
     Terms,
     TermType,
     applied,
-    attributes,
     in_order,
     input_term,
     inputs,
     size,
     substitute,
     subterms,
+    values,
 )
 from dslc.interpret.field import Field
 from dslc.interpret.run import InterpretError, run
 from dslc.ir.graph import input_value
-from dslc.semantics.apply import apply
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
 
+@dataclass(frozen=True, slots=True)
 class PrimeValues:
-    """Values of terms modulo a prime, for one random tensor per input; equal terms are evaluated once."""
+    """Values of terms modulo a prime, for one random tensor per input."""
 
-    def __init__(self, rules: Rules, seed: int = 0) -> None:
-        self._rules = rules
-        self._seed = seed
-        self._domain = Field(seed)
-        self._known: dict[Term, Any] = {}
-
-    def value(self, term: Term) -> Any:
-        """The residues of a term's elements.
-
-        Raises:
-            NoFieldValue: where an operator has no value over the field.
-        """
-        for part in subterms((term,)):
-            if part not in self._known:
-                self._known[part] = self._compute(part)
-        return self._known[term]
-
-    def _compute(self, term: Term) -> Any:
-        if term.item is None:
-            rng = np.random.default_rng([self._seed, term.index, *term.type.shape])
-            if not term.type.dtype.is_float:
-                return rng.integers(0, 2, term.type.shape)
-            return self._domain.draw(term.type.shape, rng)
-        args = [input_value(f"a{k}", arg.type.tensor) for k, arg in enumerate(term.args)]
-        feeds = {arg: self._known[given] for arg, given in zip(args, term.args, strict=True)}
-        try:
-            attrs = attributes(term.item, [arg.type for arg in term.args])
-            result = apply(self._rules, term.item.op, args, attrs)[term.output]
-            return run(self._rules, [result], feeds, self._domain)[0]
-        except (Mismatch, DslcError, InterpretError, ArithmeticError) as problem:
-            raise NoFieldValue(str(problem)) from None
+    rules: Rules
+    seed: int = 0
 
     def equal(self, lefts: Sequence[Term], rights: Sequence[Term]) -> bool:
-        """Return whether the terms agree one by one: same shapes, same values."""
-        try:
-            return all(
-                a.type.tensor == b.type.tensor and np.array_equal(self.value(a), self.value(b))
-                for a, b in zip(lefts, rights, strict=True)
-            )
-        except NoFieldValue:
+        """Return whether the terms agree one by one: same shapes, same values modulo a prime."""
+        roots = (*lefts, *rights)
+        feeds = {term: input_value(f"x{term.index}", term.type.tensor) for term in inputs(roots)}
+        if [term.type.tensor for term in lefts] != [term.type.tensor for term in rights]:
             return False
+        try:
+            graphs = values(self.rules, roots, feeds)
+            found = run(self.rules, graphs, {feeds[term]: self._drawn(term) for term in feeds}, Field(self.seed))
+        except (Mismatch, DslcError, InterpretError, ArithmeticError):
+            return False
+        return all(map(np.array_equal, found, found[len(lefts) :]))
 
-
-class NoFieldValue(Exception):
-    """A term that has no value modulo a prime."""
+    def _drawn(self, term: Term) -> Any:
+        rng = np.random.default_rng([self.seed, term.index, *term.type.shape])
+        floats = term.type.dtype.is_float
+        return Field().draw(term.type.shape, rng) if floats else rng.integers(0, 2, term.type.shape)
 
 
 @dataclass(slots=True)
@@ -131,7 +106,7 @@ def without_renamed(candidates: Iterable[Conjecture]) -> PruningResult:
         general: list[tuple[tuple[int, ...], Conjecture]] = []
         for names, candidate in sorted(group.items(), key=lambda item: -len(set(item[0]))):
             wider = next((c for other, c in general if _instance(names, other)), None)
-            if wider is None:
+            if not wider:
                 general.append((names, candidate))
                 out.kept.append(candidate)
             else:
@@ -140,7 +115,7 @@ def without_renamed(candidates: Iterable[Conjecture]) -> PruningResult:
 
 
 def _bare(term: Term) -> Any:
-    return str(term.type) if term.item is None else (str(term.item), term.output, *(_bare(arg) for arg in term.args))
+    return (str(term.item), term.output, *(_bare(arg) for arg in term.args)) if term.item else str(term.type)
 
 
 def _occurrences(candidate: Conjecture) -> tuple[int, ...]:
@@ -150,7 +125,7 @@ def _occurrences(candidate: Conjecture) -> tuple[int, ...]:
 
 
 def _leaves(term: Term) -> Iterator[Term]:
-    if term.item is None:
+    if not term.item:
         yield term
     for arg in term.args:
         yield from _leaves(arg)
@@ -162,7 +137,7 @@ def _instance(names: Sequence[int], general: Sequence[int]) -> bool:
     return all(seen.setdefault(wide, narrow) == narrow for narrow, wide in zip(names, general, strict=True))
 
 
-def most_general(candidate: Conjecture, values: PrimeValues, limit: int = 8) -> Conjecture:
+def most_general(candidate: Conjecture, residues: PrimeValues, limit: int = 8) -> Conjecture:
     """The candidate with inputs told apart wherever both sides stay equal (for inputs that no enumeration had)."""
     for one in inputs(candidate.roots):
         places = sum(leaf is one for root in candidate.roots for leaf in _leaves(root))
@@ -175,8 +150,8 @@ def most_general(candidate: Conjecture, values: PrimeValues, limit: int = 8) -> 
                 continue
             parted = _parted(candidate, one, fresh, (False, *marks))
             both = set(inputs(parted.sources)) & set(inputs(parted.targets))
-            if {fresh, one} <= both and values.equal(parted.sources, parted.targets):
-                return most_general(parted, values, limit)
+            if {fresh, one} <= both and residues.equal(parted.sources, parted.targets):
+                return most_general(parted, residues, limit)
     return candidate
 
 
@@ -186,9 +161,9 @@ def _parted(candidate: Conjecture, one: Term, fresh: Term, marks: Sequence[bool]
     def visit(term: Term) -> Term:
         if term is one:
             return fresh if next(todo) else one
-        if term.item is None or not term.args:
+        if not term.item or not term.args:
             return term
-        return applied(term.item, tuple(visit(arg) for arg in term.args), term.output, term.type)
+        return applied(term.item, tuple(map(visit, term.args)), term.output, term.type)
 
     return Conjecture(tuple(map(visit, candidate.sources)), tuple(map(visit, candidate.targets)))
 
@@ -200,17 +175,17 @@ def _unused(candidate: Conjecture) -> int:
 # ---- common subgraphs --------------------------------------------------------------------------------------------
 
 
-def reduced(candidate: Conjecture, values: PrimeValues, build: Build) -> tuple[Conjecture, ...]:
+def reduced(candidate: Conjecture, residues: PrimeValues, build: Build) -> tuple[Conjecture, ...]:
     """The more general candidates from which one follows: itself where nothing can be taken away."""
     todo, out = [candidate], []
     while todo:
         one = without_same(todo.pop())
-        below = below_common_roots(one, values)
+        below = below_common_roots(one, residues)
         if below is not None:
             todo.extend(reversed(below))
             continue
-        above = above_common_subterms(one, values, build)
-        if above is None:
+        above = above_common_subterms(one, residues, build)
+        if not above:
             out.append(ordered(one) if one is not candidate else one)
         else:
             todo.append(above)
@@ -225,10 +200,10 @@ def without_same(candidate: Conjecture) -> Conjecture:
     return Conjecture(tuple(left for left, _ in pairs), tuple(right for _, right in pairs))
 
 
-def above_common_subterms(candidate: Conjecture, values: PrimeValues, build: Build) -> Conjecture | None:
+def above_common_subterms(candidate: Conjecture, residues: PrimeValues, build: Build) -> Conjecture | None:
     """A subterm of both sides becomes an input (Figure 4b); None where no such candidate holds."""
     shared = set(subterms(candidate.sources)) & set(subterms(candidate.targets))
-    common = [term for term in subterms(candidate.sources) if term in shared and term.item is not None]
+    common = [term for term in subterms(candidate.sources) if term in shared and term.item]
     for term in sorted(common, key=lambda term: -size((term,))):
         fresh = input_term(_unused(candidate), TermType(term.type.dtype, term.type.shape))
         roots = candidate.roots
@@ -240,25 +215,19 @@ def above_common_subterms(candidate: Conjecture, values: PrimeValues, build: Bui
             continue
         count = len(candidate.sources)
         trial = Conjecture(new[:count], new[count:])
-        if values.equal(trial.sources, trial.targets):
+        if residues.equal(trial.sources, trial.targets):
             return trial
     return None
 
 
-def below_common_roots(candidate: Conjecture, values: PrimeValues) -> tuple[Conjecture, ...] | None:
+def below_common_roots(candidate: Conjecture, residues: PrimeValues) -> tuple[Conjecture, ...] | None:
     """The same operator above all outputs is taken away (Figure 4c): what it was applied to, each for itself where they are apart."""
     pairs: list[tuple[Term, Term]] = []
     for left, right in zip(candidate.sources, candidate.targets, strict=True):
-        if (
-            left.item is None
-            or right.item is None
-            or left.item != right.item
-            or left.output != right.output
-            or not left.args
-        ):
+        if not left.item or not right.item or left.item != right.item or left.output != right.output or not left.args:
             return None
         pairs += [pair for pair in zip(left.args, right.args, strict=True) if pair[0] is not pair[1]]
     pairs = list(dict.fromkeys(pairs))
-    if not pairs or not values.equal([a for a, _ in pairs], [b for _, b in pairs]):
+    if not pairs or not residues.equal([a for a, _ in pairs], [b for _, b in pairs]):
         return None
     return tuple(Conjecture((a,), (b,)) for a, b in pairs)

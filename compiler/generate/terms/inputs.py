@@ -48,7 +48,7 @@ class MenuValues:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        return tuple(sorted({len(shape) for shape in self.shapes}))
+        return tuple(sorted(set(map(len, self.shapes))))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ def items(rules: Rules, op: OperatorDef, play: MenuValues) -> tuple[Item, ...]:
     axis = next((attr.name for attr in op.attrs if attr.type.name == "axis"), None)
     named = [attr for attr in op.attrs if attr.name != cut]
     choices = [_values(rules, op, attr, play) for attr in named]
-    sized = tuple(attr.name for attr in named if attr.default is None and attr.type.name in {"int", "ints"})
+    sized = tuple(attr.name for attr in named if not attr.default and attr.type.name in {"int", "ints"})
     out: dict[Item, None] = {}
     for chosen in product(*choices):
         if sum(varied for _, varied in chosen) > 1:
@@ -144,7 +144,7 @@ def _entries(attr: t.Attr) -> Sequence[int]:
 
 def _default(rules: Rules, op: OperatorDef, attr: t.Attr) -> Any:
     """The value of a declared default; None where there is none, or where it depends on the arguments."""
-    if attr.default is None:
+    if not attr.default:
         return None
     try:
         return evaluate(attr.default, Env(op.module, rules))
@@ -206,7 +206,7 @@ def families(rules: Rules, operators: Sequence[OperatorDef], sizes: InputSizes) 
         for op in operators
         if sum(map(bool, shaped[op.name][: _tensors(rules, op.name)])) > 1 and not _of_any_rank(op)
     }
-    ranks = sorted({_rank(shapes) for shapes in shaping.values()}) or [2]
+    ranks = sorted(set(map(_rank, shaping.values()))) or [2]
     out = []
     for rank in ranks:
         mine = {name: shapes for name, shapes in shaping.items() if _rank(shapes) == rank}
@@ -282,7 +282,7 @@ def is_varied(rules: Rules, item: Item, usual: Item) -> bool:
     return any(
         attr.name in own and own[attr.name] != expected[attr.name]
         for attr in rules.operators[item.op].attrs
-        if attr.default is not None and attr.type.name not in {"axis", "permutation"}
+        if attr.default and attr.type.name not in {"axis", "permutation"}
     )
 
 
@@ -314,7 +314,7 @@ def _joins(rules: Rules, operators: Sequence[OperatorDef], op: OperatorDef) -> b
 
 
 def _rank(shapes: Sequence[Shape]) -> int:
-    return max(len(shape) for shape in shapes)
+    return max(map(len, shapes))
 
 
 def _tensors(rules: Rules, name: str) -> int:
@@ -352,7 +352,7 @@ def _of_any_rank(op: OperatorDef) -> bool:
     """Return whether packs make up the operator's tensors but for one or two dimensions (`T[*S]`, `T[*L, P, *R]`)."""
     listed = _listed(op)
     for param in op.syntax.params:
-        dims = (param.type.dims if param.type is not None else None) or ()
+        dims = (param.type.dims if param.type else None) or ()
         packs = [dim for dim in dims if isinstance(dim, t.Pack) and not _names(dim.value) & listed]
         if dims and (not packs or len(dims) - len(packs) > 1):
             return False
@@ -366,7 +366,7 @@ def _shaped(rules: Rules, op: OperatorDef, sizes: InputSizes) -> tuple[list[Shap
     """
     listed, trial = _listed(op), []
     for param in op.syntax.params:
-        if param.default is None:
+        if not param.default:
             if param.type is None or param.type.dims is None:
                 return [], set()
             ranks = (1 if not isinstance(dim, t.Pack) else 2 if listed else 0 for dim in param.type.dims)

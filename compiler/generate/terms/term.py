@@ -74,12 +74,12 @@ class TermType(_Hashed):
         return _tensor(self.dtype, self.dims)
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(_show_tree(tree) for tree in self.dims)}]"
+        return f"{self.dtype}[{', '.join(map(_show_tree, self.dims))}]"
 
 
 @functools.cache
 def _sizes(dims: tuple[Tree, ...]) -> tuple[int, ...]:
-    return tuple(total(tree) for tree in dims)
+    return tuple(map(total, dims))
 
 
 @functools.cache
@@ -152,7 +152,7 @@ class Term:
     _below: Terms | None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.item is None:
+        if not self.item:
             return input_term, (self.index, self.type)
         return applied, (self.item, self.args, self.output, self.type)
 
@@ -184,7 +184,7 @@ class Term:
     @property
     def node(self) -> tuple[Item, Terms]:
         """The application: the outputs of one application are the same computation."""
-        assert self.item is not None
+        assert self.item
         return (self.item, self.args)
 
     @property
@@ -202,7 +202,7 @@ class Term:
 def _intern(item: Item | None, args: Terms, output: int, index: int, type: TermType) -> Term:
     key = (item, args, output, index, type)
     found = Term._pool.get(key)
-    if found is None:
+    if not found:
         found = Term.__new__(Term)
         found.item, found.args, found.output, found.index, found.type = item, args, output, index, type
         found._below = None
@@ -312,23 +312,23 @@ def substitute(roots: Sequence[Term], values: Mapping[Term, Term], build: Build 
 
     def visit(root: Term) -> Term:
         found = done.get(root)
-        if found is not None:
+        if found:
             return found
-        args = tuple(visit(arg) for arg in root.args)
+        args = tuple(map(visit, root.args))
         if args == root.args:
             new = root
         elif all(a.type == b.type for a, b in zip(args, root.args, strict=True)):
-            assert root.item is not None
+            assert root.item
             new = applied(root.item, args, root.output, root.type)
         elif build is not None:
-            assert root.item is not None
+            assert root.item
             new = build(root.item, args)[root.output]
         else:
             raise ValueError(f"the type of an argument of {root} changes")
         done[root] = new
         return new
 
-    return tuple(visit(root) for root in roots)
+    return tuple(map(visit, roots))
 
 
 def rename(roots: Sequence[Term], numbers: Mapping[int, int]) -> Terms:
@@ -347,7 +347,7 @@ def in_order(roots: Sequence[Term]) -> Terms:
 def show_attribute(value: Any) -> str:
     """An attribute's value as text."""
     if isinstance(value, tuple):
-        return f"[{', '.join(show_attribute(entry) for entry in value)}]"
+        return f"[{', '.join(map(show_attribute, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)
@@ -355,7 +355,7 @@ def show_attribute(value: Any) -> str:
 
 def show(term: Term) -> str:
     """`matmul(x0, transpose(x1, perm=[1, 0]))`; output 1 of an application ends in `.1`."""
-    if term.item is None:
+    if not term.item:
         return f"x{term.index}"
     named = [f"{name}={show_attribute(value)}" for name, value in term.item.attrs]
     text = f"{term.item.short}({', '.join([*(show(arg) for arg in term.args), *named])})"
@@ -372,7 +372,7 @@ def values(rules: Rules, roots: Sequence[Term], feeds: Mapping[Term, Value]) -> 
     for term in subterms(roots):
         if term in done:
             continue
-        assert term.item is not None
+        assert term.item
         attrs = attributes(term.item, [arg.type for arg in term.args])
         done[term] = apply(rules, term.item.op, [done[arg] for arg in term.args], attrs)[term.output]
     return tuple(done[root] for root in roots)
@@ -519,7 +519,7 @@ def _flow(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[s
         )
         return tuple(group for group, _ in ordered) if whole else ()
 
-    return Flow(tuple(tuple(sources(found) for found in axes) for axes in arriving), groups)
+    return Flow(tuple(tuple(map(sources, axes)) for axes in arriving), groups)
 
 
 def _beside(size: Dim) -> int | None:

@@ -16,7 +16,7 @@ import re
 import site
 import sysconfig
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from importlib.metadata import version
 from math import inf
@@ -25,7 +25,7 @@ from typing import Any
 
 import dslc
 from dslc.folders import cache_folder
-from dslc.prove.evidence.digest import PROVER_VERSION
+from dslc.prove.evidence.digest import PROVER_VERSION, rule_digest
 from dslc.prove.verdict import (
     ANSWERS,
     STATUSES,
@@ -37,6 +37,7 @@ from dslc.prove.verdict import (
 )
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.installed import BUILTIN
+from dslc.semantics.library import load_many
 from dslc.store import Store, replace_file
 
 LOCK = "dslc.lock"
@@ -219,6 +220,26 @@ _ASKED = ("highspy", "islpy", "lark", "ml_dtypes", "numpy", "sympy", "z3-solver"
 def own_evidence(folder: Path | None = None) -> ProofCache:
     """The verdicts, by digest, that these provers gave in this user's runs, or that are kept in a folder."""
     return ProofCache(cache_folder() / "evidence" if folder is None else folder, f"{stamp()}-")
+
+
+def keep_verdicts(path: Path, verdicts: Mapping[str, RuleVerdict]) -> str:
+    """Puts verdicts of a library that was just written, by the rules' names, into the lock beside it; a note where that cannot be.
+
+    What the lock said of the library's rules before is gone.
+    """
+    place = path.resolve()
+    rules, beside = load_many([path]), place.parent / LOCK
+    own = [sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == place]
+    new = {
+        sub.name: replace(verdicts[sub.syntax.name], rule=sub.name, digest=rule_digest(rules, sub))
+        for sub in own
+        if sub.syntax.name in verdicts
+    }
+    if not new and not beside.exists():
+        return ""
+    libraries = {module.library for module in rules.modules if Path(module.file.source.path).resolve() == place}
+    others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] not in libraries}
+    return write_lock(beside, {**others, **new})
 
 
 @functools.cache
