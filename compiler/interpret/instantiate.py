@@ -349,7 +349,7 @@ def instantiate(
         side = "right"
         right, inner = draft.right(syntax)
         corrected, limit = _corrections(draft, (*syntax.left, *syntax.right), inner)
-        for node in topological(value.node for value in (*left.values(), *right.values())):
+        for node in nodes_below([*left.values(), *right.values()]):
             for value in node.values:
                 _held(value.type)
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
