@@ -472,4 +472,4 @@ class Searching:
             unions += rewrite.state(child, fact, rewrite.placed(child, leaves))
         child.rebuild()
         capped = frozenset({Cap.MATCHES}) if len(told) > most else frozenset()
-        return child, StepOutcome(len(told), len(taken), unions, capped), ()
+        return child, StepOutcome(len(taken), unions, capped), ()
