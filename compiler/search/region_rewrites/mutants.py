@@ -215,7 +215,7 @@ class Mutants(HotOperators):
         for most, own in ((PRICED, every), *((self.tilings, each) for each in cuts)):
             priced = [PricedProgram(value, (), (op,), _seconds(price, value)) for value, op in own]
             found += sorted(priced, key=lambda each: each.seconds)[:most]
-        return DerivedOperator(tuple(found), None)
+        return DerivedOperator(tuple(found))
 
     def promising(self, programs: Sequence[PricedProgram], region: HotRegion, price: float) -> list[PricedProgram]:
         """Of those that are cheap enough as they are the corrected ones. Raises TimeUp."""
