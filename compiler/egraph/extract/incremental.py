@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from math import inf
 
 from dslc.deadline import Deadline
@@ -11,7 +11,6 @@ from dslc.egraph.extract.local_search import joint_of, switched
 from dslc.egraph.extract.program import extract
 from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, ExtractionProblem, Price, walk
 from dslc.egraph.graph import EGraph
-from dslc.ir.graph import Graph, Node, Value, rebuild, with_args
 
 SWITCHES = 60  #: joint switches tried after one change
 FIRST = 500  #: joint switches tried at first
@@ -22,37 +21,14 @@ class IncrementalExtraction:
 
     __slots__ = ("_begun", "_joint", "_over", "_shared", "_table")
 
-    def __init__(self, egraph: EGraph, price: Price, joint: bool = True, program: Graph | None = None) -> None:
-        """`program`: one that the e-graph holds, to begin with."""
+    def __init__(self, egraph: EGraph, price: Price, joint: bool = True) -> None:
         self._table = EGraphTable(egraph, price)
         self._shared = DagCosts(self._table)
         self._over: dict[int, Choice] = {}
         self._joint = joint
         self._begun = False
-        if program is not None:
-            rebuild(program.outputs, self._hold)
         self._shared.update(list(egraph.members) + list(egraph.units))
         egraph.changes()
-
-    def _hold(self, like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
-        """Chooses a node of a program for its classes."""
-        egraph, table = self._table.egraph, self._table
-        if not args:
-            leaf = egraph.memo.get(like)
-            return egraph.node(like, ()) if leaf is None else egraph.values_of(leaf.outs)
-        values = egraph.node(like, args)
-        node = with_args(like, tuple(args))[0].node
-        entry = egraph.memo[node]
-        if node.constant:
-            return values
-        if entry.unit < 0:
-            self._over[egraph.find(entry.outs[0])] = table.choice(node)
-            return values
-        unit = egraph.find(entry.unit)
-        self._over[unit] = table.choice(node)
-        for out in dict.fromkeys(map(egraph.find, entry.outs)):
-            self._over[out] = Choice(node, 0.0, (unit,))
-        return values
 
     def clone(self, egraph: EGraph) -> IncrementalExtraction:
         """The same for a clone of the e-graph."""
