@@ -340,17 +340,16 @@ def partial_obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int
     every = [one for one in compiled(rules, [rule.definition]) if one.rule.reverse == rule.reverse]
     around = Neighbours(graph)
     out: list[str] = []
-    for site in list(sites(every, graph))[:PLACES]:
-        own = {site.node, *site.inner}
-        inside = [value for node in site.inner for value in node.values]
-        if not all(value.known and value.type.is_static for node in own for value in (*node.args, *node.values)):
+    for program, place in list(sites(every, graph))[:PLACES]:
+        inside = [value for node in place[1:] for value in node.values]
+        if not all(value.known and value.type.is_static for node in place for value in (*node.args, *node.values)):
             out.append("Not used: mutants need known sizes: --bind NAME=N --specialize.")
         elif any(
-            value in around.final or any(user not in own for user in around.used.get(value, ())) for value in inside
+            value in around.final or any(user not in place for user in around.used.get(value, ())) for value in inside
         ):
             out.append("Not used: something else needs what is inside of its left side.")
         else:
-            out += _corrected(rules, every, site.program, opset, "Elsewhere" if out else "Alone")
+            out += _corrected(rules, every, program, opset, "Elsewhere" if out else "Alone")
     return list(dict.fromkeys(out))
 
 

@@ -17,50 +17,25 @@ class EGraphDelta:
     """
 
     def __init__(
-        self, before: EGraph, egraph: EGraph, seen: tuple[frozenset[Node], frozenset[Node]] | None = None,
-        between: tuple[EGraphDelta, EGraphDelta] | None = None,
-    ) -> None:  # fmt: skip
-        """`seen`: the e-nodes that are seen of each, beside weights; all where None. `between`: the difference in two steps."""
-        self._old, self._egraph, self._seen, self._between = before, egraph, seen, between
+        self, before: EGraph, egraph: EGraph, seen: tuple[frozenset[Node], frozenset[Node]] | None = None
+    ) -> None:
+        """`seen`: the e-nodes that are seen of each, beside weights; all where None."""
+        self._old, self._egraph, self._seen = before, egraph, seen
         self._unknown: dict[SitePrefilter, dict[Call, None]] = {}
 
     @cached_property
     def classes(self) -> frozenset[int]:
         """The classes that are new, or whose e-nodes are others."""
         old, egraph = self._old.members, self._egraph
-        if self._between is not None:
-            first, then = self._between
-            return then.classes.union(map(egraph.find, first.classes))
-        if egraph.origin is self._old.name:
-            members = egraph.members
-            changed = dict.fromkeys(egraph.touched)
-            out = [number for number in changed if number in members and members[number] is not old.get(number)]
-        else:
-            out = [number for number, nodes in egraph.members.items() if old.get(number) is not nodes]
+        out = [number for number, nodes in egraph.members.items() if old.get(number) is not nodes]
         if self._seen is not None:
             out += [egraph.find(number) for node in self.nodes for number in egraph.memo[node].outs]
         return frozenset(out)
 
     @cached_property
-    def _added(self) -> list[Node]:
-        if self._between is not None:
-            first, then = self._between
-            memo, old = self._egraph.memo, self._old.memo
-            return [
-                *(node for node in first._added if node in memo),
-                *(node for node in then._added if node not in old),
-            ]
-        return added(self._old, self._egraph)
-
-    @property
-    def added(self) -> int:
-        """The number of e-nodes that were not there before, seen or not."""
-        return len(self._added)
-
-    @cached_property
     def nodes(self) -> list[Node]:
         """The e-nodes that are new, in the order in which they came."""
-        fresh = self._added
+        fresh = added(self._old, self._egraph)
         if self._seen is None:
             return fresh
         before, now = self._seen
@@ -131,42 +106,6 @@ class EGraphDelta:
             for node in egraph.users[number]:
                 if isinstance(node, Call) and (operator is None or node.op == operator) and self._sees(node):
                     yield node
-
-    @cached_property
-    def above(self) -> frozenset[int]:
-        """The classes that a changed class can be reached from, these included."""
-        egraph = self._egraph
-        out = set(self.classes)
-        stack = list(out)
-        while stack:
-            for node in egraph.users[stack.pop()]:
-                for number in egraph.memo[node].outs:
-                    number = egraph.find(number)
-                    if number not in out:
-                        out.add(number)
-                        stack.append(number)
-        return frozenset(out)
-
-    def placed(self, position: Mapping[Node, int]) -> dict[Node, int]:
-        """Places of nodes and classes: those from before as they were, new ones behind them."""
-        old, egraph = self._old, self._egraph
-        out = dict(position)
-        for node in old.memo:
-            if node.args and node not in egraph.memo:
-                del out[node]
-        for number, value in old.values.items():
-            if egraph.values.get(number) is not value:
-                del out[value.node]
-        place = max(position.values(), default=-1) + 1
-        for number, value in egraph.values.items():
-            if value.node not in out and number in egraph.members:
-                out[value.node] = place
-                place += 1
-        for node in self.nodes:
-            if node.args:
-                out[node] = place
-                place += 1
-        return out
 
 
 def added(before: EGraph, egraph: EGraph) -> list[Node]:

@@ -49,10 +49,9 @@ class _Proof:
 
     def __init__(self, egraph: EGraph) -> None:
         self._egraph = egraph
-        self._made = list(egraph.made)
-        self._edges = list(egraph.unions)
+        self._edges = egraph.unions
         near: dict[int, list[tuple[int, int]]] = {}
-        for k, edge in enumerate(self._edges):
+        for k, edge in enumerate(egraph.unions):
             near.setdefault(edge.one, []).append((edge.other, k))
             near.setdefault(edge.other, []).append((edge.one, k))
         # towards the root of its tree: the next number, the edge, and how far the root is
@@ -76,7 +75,7 @@ class _Proof:
 
     def reads(self, out: int) -> list[int]:
         """The numbers that the node read from which a number came."""
-        made = self._made[out]
+        made = self._egraph.made[out]
         return [] if made is None else [self._egraph.number(arg) for arg in made[0].args]
 
     def equal(self, one: int, other: int) -> None:
@@ -105,7 +104,7 @@ class _Proof:
             yield from self._of_built(reason.built)
             return
         # congruence; what became a constant has no node of its own, and is what it was
-        if self._made[edge.one] is not None and self._made[edge.other] is not None:
+        if self._egraph.made[edge.one] is not None and self._egraph.made[edge.other] is not None:
             yield from zip(self.reads(edge.one), self.reads(edge.other), strict=True)
 
     def _of_applied(self, reason: AppliedMatch) -> Iterator[tuple[int, int]]:

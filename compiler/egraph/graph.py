@@ -9,13 +9,11 @@ Numbers are never used twice. A number is of a class as long as it leads it; `fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from dslc.ir.graph import Constant, Graph, Input, Node, Value, rebuild, with_args
 from dslc.ir.holes import hole
-
-T = TypeVar("T")
 
 
 class NodeEntry(NamedTuple):
@@ -27,49 +25,6 @@ class NodeEntry(NamedTuple):
     outs: tuple[int, ...]
     kids: tuple[int, ...]
     unit: int
-
-
-class Log(Generic[T]):
-    """Additions in order. A branch shares what was there before it: branching costs nothing, however much that is."""
-
-    __slots__ = ("_before", "_count", "_items")
-
-    def __init__(self) -> None:
-        self._before: Log[T] | None = None
-        self._count = 0
-        self._items: list[T] = []
-
-    def append(self, item: T) -> None:
-        self._items.append(item)
-
-    def branch(self) -> Log[T]:
-        """Another log that begins with the same; what either adds, the other does not see."""
-        if self._items:
-            kept: Log[T] = Log()
-            kept._before, kept._count, kept._items = self._before, self._count, self._items
-            self._before, self._count, self._items = kept, len(self), []
-        new: Log[T] = Log()
-        new._before, new._count = self._before, self._count
-        return new
-
-    def __len__(self) -> int:
-        return self._count + len(self._items)
-
-    def __getitem__(self, number: int) -> T:
-        at = self
-        while number < at._count:
-            assert at._before is not None
-            at = at._before
-        return at._items[number - at._count]
-
-    def __iter__(self) -> Iterator[T]:
-        parts: list[list[T]] = []
-        at: Log[T] | None = self
-        while at is not None:
-            parts.append(at._items)
-            at = at._before
-        for items in reversed(parts):
-            yield from items
 
 
 class Union(NamedTuple):
@@ -84,8 +39,8 @@ class EGraph:
     """Classes of equal values. `add` and `union` change it, `rebuild` closes it under congruence; `clone` is another one like it."""
 
     __slots__ = (
-        "_asked", "_changes", "_constants", "_holes", "_leader", "_work", "inputs", "made", "members", "memo", "name", "origin",
-        "roots", "unions", "units", "users", "values",
+        "_changes", "_constants", "_holes", "_leader", "_work", "inputs", "made", "members", "memo", "roots", "unions", "units",
+        "users", "values",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -95,21 +50,17 @@ class EGraph:
         self._constants: dict[Node, int] = {}
         self._work: list[int] = []
         self._changes: list[int] = []
-        self._asked = 0
-        #: a name of this very e-graph, and that of the one that it was cloned from, as that was then
-        self.name = object()
-        self.origin: object | None = None
         #: what stands for a class in terms
         self.values: dict[int, Value] = {}
         #: where each number came from: a node over the classes of that time, and which of its results
-        self.made: Log[tuple[Node, int] | None] = Log()
+        self.made: list[tuple[Node, int] | None] = []
         self.memo: dict[Node, NodeEntry] = {}
         self.members: dict[int, tuple[Node, ...]] = {}
         self.users: dict[int, tuple[Node, ...]] = {}
         #: nodes with several results, by their units
         self.units: dict[int, Node] = {}
         #: every union, in order: a forest over the numbers
-        self.unions: Log[Union] = Log()
+        self.unions: list[Union] = []
         self.inputs: tuple[Value, ...] = ()
         self.roots: tuple[int, ...] = ()
 
@@ -130,14 +81,13 @@ class EGraph:
         new._constants = self._constants.copy()
         new._work = self._work[:]
         # what was not asked for yet is the clone's, too
-        new._changes, new._asked = self._changes[self._asked :], 0
-        new.name, new.origin = object(), self.name
+        new._changes = self._changes[:]
         new.values = self.values.copy()
-        new.made = self.made.branch()
+        new.made = self.made[:]
         new.memo = self.memo.copy()
         new.members = self.members.copy()
         new.users = self.users.copy()
-        new.unions = self.unions.branch()
+        new.unions = self.unions[:]
         new.units = self.units.copy()
         new.inputs, new.roots = self.inputs, self.roots
         return new
@@ -200,13 +150,8 @@ class EGraph:
 
     def changes(self) -> list[int]:
         """The numbers whose e-nodes changed, or that became another's, since this was last asked, here or before the clone."""
-        found, self._asked = self._changes[self._asked :], len(self._changes)
+        found, self._changes = self._changes, []
         return found
-
-    @property
-    def touched(self) -> Sequence[int]:
-        """All such numbers since this was made, or cloned."""
-        return self._changes
 
     # ---- terms -------------------------------------------------------------------------------------------------
 

@@ -62,9 +62,9 @@ class IncrementalMatches:
         self, rule: CompiledRule, before: IncrementalMatches, rng: random.Random, wanted: int, until: Deadline
     ) -> RuleMatches:
         """Collect earlier matches that still hold, and those that have come since."""
-        sees, done = self.view.sees, self._done
+        view, done = self.view, self._done
         matches, sampled = before._found[rule]
-        holds = [match for match in matches if match not in done and all(map(sees, match.calls))]
+        holds = [match for match in matches if match not in done and all(call in view for call in match.calls)]
         since = self.view.since(before.view)
         calls: dict[Call, None] = {}
         for top in rule.left.tops:

@@ -109,9 +109,8 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """Outcome of one application: matches found and applied, unions of different classes, and what was left out."""
+    """Outcome of one application: matches that were applied, unions of different classes, and what was left out."""
 
-    found: int = 0
     applied: int = 0
     unions: int = 0
     capped: frozenset[Cap] = frozenset()
@@ -172,17 +171,14 @@ def apply_matches(
             unions += merged
     finally:
         egraph.rebuild()
-    return StepOutcome(len(matches), applied, unions, frozenset(capped))
+    return StepOutcome(applied, unions, frozenset(capped))
 
 
 def _apply(egraph: EGraph, match: Match) -> int:
     built: list[Built] = []
 
     def make(like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
-        outs = egraph.entered(like, args)
-        values = egraph.values_of(outs)
-        if args:
-            built.append(Built(tuple(args), outs, values))
+        outs, values = _entered(egraph, like, args, built)
         if like.constant and spoiled(match.rule.rules, egraph.term(outs[-1])):
             raise Refused(SPOILED)
         return values
@@ -213,6 +209,17 @@ def _apply(egraph: EGraph, match: Match) -> int:
     return sum(egraph.union(one, other, reason) for one, other in pairs)
 
 
+def _entered(
+    egraph: EGraph, like: Node, args: Sequence[Value], built: list[Built]
+) -> tuple[tuple[int, ...], tuple[Value, ...]]:
+    """Add a node, note it, and return the numbers of its results and what stands for them."""
+    outs = egraph.entered(like, args)
+    values = egraph.values_of(outs)
+    if args:
+        built.append(Built(tuple(args), outs, values))
+    return outs, values
+
+
 def placed(egraph: EGraph, values: Sequence[Value]) -> tuple[Value, ...]:
     """The classes of terms over the inputs of the graph that an e-graph was made of; what is not there is added."""
 
@@ -238,11 +245,7 @@ def state(egraph: EGraph, fact: Fact, leaves: Sequence[Value]) -> int:
         given = known.get(like)
         if given is not None:
             return (given,)
-        outs = egraph.entered(like, args)
-        values = egraph.values_of(outs)
-        if args:
-            built.append(Built(tuple(args), outs, values))
-        return values
+        return _entered(egraph, like, args, built)[1]
 
     old, new = (rebuild(side.outputs, make) for side in (fact.old, fact.new))
     pairs = [(egraph.number(one), egraph.number(other)) for one, other in zip(old, new, strict=True)]
@@ -257,7 +260,7 @@ def step(egraph: EGraph, rule: CompiledRule, rng: random.Random, caps: Caps, vie
         return StepOutcome(capped=frozenset({Cap.NODES}))
     matches, capped = matches_of(rule, seen, rng, caps)
     outcome = apply_matches(egraph, matches, caps)
-    return StepOutcome(outcome.found, outcome.applied, outcome.unions, outcome.capped | capped)
+    return replace(outcome, capped=outcome.capped | capped)
 
 
 # ---- saturation ------------------------------------------------------------------------------------------------
@@ -295,10 +298,7 @@ class Saturation:
     """Outcome of saturation. `capped` names what was left out on the way; it is empty where `stop` is SATURATED."""
 
     stop: Stop
-    rounds: int
     unions: int
-    nodes: int
-    seconds: float
     capped: frozenset[Cap]
 
 
@@ -316,7 +316,7 @@ def saturate(
     """
     limits = limits or SaturationLimits()
     rng = random.Random(limits.seed)
-    began, until = limits.until.now(), limits.until
+    until = limits.until
     caps = Caps(limits.matches, limits.matches, limits.nodes, asked=limits.asked)
     several = [rule for rule in rules if len(rule.left.tops) > 1]
     single = [rule for rule in rules if len(rule.left.tops) <= 1]
@@ -370,4 +370,4 @@ def saturate(
             break
     else:
         capped.add(Cap.ROUNDS)
-    return Saturation(stop, rounds, total, len(egraph), until.now() - began, frozenset(capped))
+    return Saturation(stop, total, frozenset(capped))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from dslc.egraph.explain import fact, used
 from dslc.egraph.extract.incremental import IncrementalExtraction
@@ -70,13 +72,7 @@ class PartialReplay:
 
 def _grouped(rests: Sequence[AppliedMatch | Stated]) -> list[list[AppliedMatch | Stated]]:
     """Group consecutive applications of the same rule."""
-    out: list[list[AppliedMatch | Stated]] = []
-    for one in rests:
-        if out and out[-1][0].name == one.name:
-            out[-1].append(one)
-        else:
-            out.append([one])
-    return out
+    return [list(own) for _, own in groupby(rests, attrgetter("name"))]
 
 
 class _Terms:
@@ -84,7 +80,6 @@ class _Terms:
 
     def __init__(self, egraph: EGraph) -> None:
         self._egraph = egraph
-        self._made = list(egraph.made)
         self._known: dict[int, Value] = {}
 
     def __call__(self, number: int) -> Value:
@@ -95,7 +90,7 @@ class _Terms:
             if at in known:
                 stack.pop()
                 continue
-            made = self._made[at]
+            made = self._egraph.made[at]
             if made is None:
                 # what turned out to depend on weights only: as it was before
                 before = next(edge.other for edge in self._egraph.unions if edge.one == at)

@@ -67,39 +67,20 @@ class View:
         calls = [node for node in self.egraph.memo if isinstance(node, Call)]
         return calls if only is None else [node for node in calls if node in only or node.constant]
 
-    def sees(self, node: Node) -> bool:
+    def __contains__(self, node: object) -> bool:
         """Return whether a node is in the e-graph, and among those that are seen."""
         return node in self.egraph.memo and (self._only is None or node in self._only or node.constant)
 
-    def _sees(self, node: Node) -> bool:
-        return self._only is None or node in self._only or node.constant
-
     def _members(self, number: int) -> tuple[Node, ...]:
         members = self.egraph.members[number]
-        return members if self._only is None else tuple([node for node in members if self._sees(node)])
+        return members if self._only is None else tuple([node for node in members if node in self])
 
     @cached_property
     def by_operator(self) -> dict[str, list[Call]]:
-        known = next((before for before in self._before if "by_operator" in before.__dict__), None)
-        out: dict[str, list[Call]] = {} if known is None else dict(known.by_operator)
-        if known is None:
-            for node in self.calls:
-                out.setdefault(node.op, []).append(node)
-            return out
-        # lists are shared with the view before, as far as they are the same
-        memo, fresh = self.egraph.memo, [node for node in self.since(known).nodes if isinstance(node, Call)]
-        gone: set[Node] = set()
-        if self._only is not None and known._only is not None:
-            gone = {node for node in known._only if node not in self._only or node not in memo}
-            gone = {node for node in gone if not node.constant or node not in memo}
-        if len(memo) < len(known.egraph.memo) + self.since(known).added:
-            gone |= known.egraph.memo.keys() - memo.keys()
-        changed = {node.op for node in (*fresh, *gone) if isinstance(node, Call)}
-        for name in changed:
-            out[name] = [node for node in out.get(name, ()) if node not in gone]
-        for node in fresh:
-            out[node.op].append(node)
-        return {name: nodes for name, nodes in out.items() if nodes} if gone else out
+        out: dict[str, list[Call]] = {}
+        for node in self.calls:
+            out.setdefault(node.op, []).append(node)
+        return out
 
     # ---- what was found before ---------------------------------------------------------------------------------
 
@@ -108,14 +89,7 @@ class View:
         found = self._since.get(before)
         if found is None:
             seen = None if before._only is None or self._only is None else (before._only, self._only)
-            last = self._before[0] if self._before else None
-            # with what is between, nothing is compared that both have
-            between = (
-                None
-                if last is None or last is before or before not in last._line
-                else (last.since(before), self.since(last))
-            )
-            found = self._since[before] = EGraphDelta(before.egraph, self.egraph, seen, between)
+            found = self._since[before] = EGraphDelta(before.egraph, self.egraph, seen)
         return found
 
     def _earlier(self, prefilter: SitePrefilter) -> Earlier | None:
@@ -126,14 +100,9 @@ class View:
                 return Earlier(
                     found,
                     self.since(before).unknown(prefilter),
-                    self.egraph.memo if self._only is None else _Seen(self),
+                    self.egraph.memo if self._only is None else self,
                 )
         return None
-
-    @property
-    def _line(self) -> tuple[View, ...]:
-        """The views before this one that are the steps to it."""
-        return self._before
 
     def settle(self) -> None:
         """Takes over what views before this one know, so that they may go."""
@@ -144,18 +113,9 @@ class View:
         self._since.clear()
 
     @cached_property
-    def _ordered(self) -> View | None:
-        """The nearest view before that knows what depends on what: of everything, as what is not seen any more is in no one's way."""
-        if self._only is not None:
-            return None
-        return next((before for before in self._before if "_below" in before.__dict__), None)
-
-    @cached_property
     def position(self) -> dict[Node, int]:
-        """Classes in the order of their numbers, then e-nodes in the order in which they came; what is new comes last."""
-        egraph, ordered = self.egraph, self._ordered
-        if ordered is not None:
-            return self.since(ordered).placed(ordered.position)
+        """Classes in the order of their numbers, then e-nodes in the order in which they came."""
+        egraph = self.egraph
         out: dict[Node, int] = {}
         for number in egraph.members:
             out[egraph.value(number).node] = len(out)
@@ -166,7 +126,8 @@ class View:
 
     @cached_property
     def rank(self) -> Mapping[Node, int]:
-        return _Ranks(self.egraph)
+        """E-nodes by the numbers of their first results, which they keep."""
+        return {node: entry.outs[0] for node, entry in self.egraph.memo.items()}
 
     @contextmanager
     def limited(self, until: Deadline, asked: float) -> Iterator[None]:
@@ -203,7 +164,7 @@ class View:
         return (
             []
             if number is None
-            else [node for node in self.egraph.users[number] if isinstance(node, Call) and self._sees(node)]
+            else [node for node in self.egraph.users[number] if isinstance(node, Call) and node in self]
         )
 
     def number(self, value: Value) -> Number | None:
@@ -226,23 +187,8 @@ class View:
     @cached_property
     def _below(self) -> dict[int, int]:
         """For every class all that can be reached from it, itself included, as bits by `position`."""
-        position, egraph, out, ordered = self.position, self.egraph, dict[int, int](), self._ordered
-        if ordered is None:
-            kids, parts = self._kids, self._components
-        else:
-            above = self.since(ordered).above
-            out = {
-                number: bits
-                for number, bits in ordered._below.items()
-                if number not in above and number in egraph.members
-            }
-            kids = {
-                number: tuple(dict.fromkeys([kid for node in egraph.members[number] for kid in egraph.memo[node].kids]))
-                for number in egraph.members
-                if number in above
-            }
-            parts = components({number: [kid for kid in below if kid in above] for number, below in kids.items()})
-        for members in parts:
+        position, egraph, kids, out = self.position, self.egraph, self._kids, dict[int, int]()
+        for members in self._components:
             places = [position[egraph.values[number].node] for number in members]
             places += [position[node] for number in members for node in egraph.members[number] if node.args]
             row = bytearray((max(places) >> 3) + 1)
@@ -330,32 +276,6 @@ class View:
             yield
         finally:
             self.memory = kept
-
-
-class _Ranks(Mapping[Node, int]):
-    """E-nodes by the numbers of their first results, which they keep."""
-
-    def __init__(self, egraph: EGraph) -> None:
-        self._memo = egraph.memo
-
-    def __getitem__(self, node: Node) -> int:
-        return self._memo[node].outs[0]
-
-    def __iter__(self) -> Iterator[Node]:
-        return iter(self._memo)
-
-    def __len__(self) -> int:
-        return len(self._memo)
-
-
-class _Seen:
-    """The e-nodes that a view sees."""
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-
-    def __contains__(self, node: object) -> bool:
-        return isinstance(node, Node) and self._view.sees(node)
 
 
 def _carried(before: IndexMemory) -> IndexMemory:

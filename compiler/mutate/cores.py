@@ -12,7 +12,6 @@ from typing import Any
 from dslc.ir.graph import Call, ScopeNode, Value
 from dslc.ir.scalar import Read, Reduce, Scalar, walk
 from dslc.mutate.problem import MutationProblem, applied, digits, extents_of, is_linear_call
-from dslc.semantics.apply import apply
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, rules_cache
@@ -37,11 +36,6 @@ class Core:
         """The operator on tensors; None where they do not fit."""
         made = applied(rules, self.op, args, dict(self.attrs))
         return None if made is None else made[0]
-
-    def applied(self, rules: Rules, args: Sequence[Value]) -> Value:
-        """The operator on tensors. Raises Mismatch, EvalError, Unbound or ValueError where they do not fit."""
-        (made,) = apply(rules, self.op, list(args), dict(self.attrs))
-        return made
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,7 @@ def corrections(
         made.append(Corrected(old, mutant, found.boxes, pieces))
     together = fused(rules, old, whole(rules, old), mutant, found.boxes)
     if together is not None:
-        one = Corrected(old, together.mutant, together.boxes, together.pieces)
+        one = Corrected(old, *together)
         made += [one] if one.is_proved(rules) else []
     return made
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -39,13 +40,8 @@ IMAGES = 1.0  #: images beside those of the mutant, as a share of them, at most
 PLACES = 4096  #: places of an image at which a piece is tried, at most
 
 
-@dataclass(frozen=True, slots=True)
-class FusedCorrection:
-    """A mutant whose operator computes `pieces`, too: for each box a part of its result."""
-
-    mutant: Value
-    boxes: tuple[Box, ...]
-    pieces: tuple[Value, ...]
+#: a mutant whose operator computes pieces, too; the boxes, and for each a part of its result
+FusedCorrection: TypeAlias = tuple[Value, tuple[Box, ...], tuple[Value, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +231,7 @@ def _joined(
         moved |= {slide.result: place[slide.axis] - piece.begins[slide.axis] for slide in along}
         (value,) = replace((piece.value,), {piece.call.values[0]: _cut(result, piece.call.values[0].type, moved)})
         values.append(_looked_up(value))
-    return FusedCorrection(_looked_up(changed), tuple(piece.box for piece in pieces), tuple(values))
+    return _looked_up(changed), tuple(piece.box for piece in pieces), tuple(values)
 
 
 def _surrounded(images: Value, along: Sequence[Slide], core: Call) -> Value:

@@ -45,15 +45,6 @@ class PartialMutant:
     own: Value | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartialSite:
-    """A place of a partial substitution: the operator whose result it replaces, and those below that it matched."""
-
-    program: Graph
-    node: Call
-    inner: tuple[Call, ...]
-
-
 def compiled(rules: Rules, definitions: Iterable[SubstitutionDef]) -> tuple[PartialRule, ...]:
     """The partial substitutions among some, each direction."""
     found = []
@@ -99,8 +90,8 @@ def applied(rules: Rules, every: Iterable[PartialRule], region: Graph) -> Iterat
                 yield PartialMutant(each.rule.name, new, _limit(rules, each, match), own if own != new else None)
 
 
-def sites(every: Iterable[PartialRule], graph: Graph) -> Iterator[PartialSite]:
-    """The matches of partial substitutions in a graph, each result of theirs alone, each place once."""
+def sites(every: Iterable[PartialRule], graph: Graph) -> Iterator[tuple[Graph, tuple[Call, ...]]]:
+    """The matches of partial substitutions in a graph, each result of theirs alone, each once: what is computed, and its calls."""
     index = GraphIndex(graph)
     seen: set[tuple[Node, frozenset[Node]]] = set()
     for each in every:
@@ -113,7 +104,7 @@ def sites(every: Iterable[PartialRule], graph: Graph) -> Iterator[PartialSite]:
                 if isinstance(root.node, Call) and nodes and key not in seen:
                     seen.add(key)
                     program, _ = abstracted((root,), leaves_of(nodes))
-                    yield PartialSite(program, root.node, tuple(node for node in nodes if node is not root.node))
+                    yield program, tuple(nodes)
 
 
 def _below(root: Value, matched: Collection[Node]) -> list[Call]:

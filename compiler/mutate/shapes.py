@@ -20,6 +20,7 @@ from dslc.ir.sizes import with_sizes
 from dslc.mutate.cores import Core, instance
 from dslc.mutate.layouts import Shape
 from dslc.mutate.problem import shape_of
+from dslc.semantics.apply import apply as apply_operator
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
@@ -95,9 +96,9 @@ class Shapes:
         at = _sizes(shapes)
         try:
             case = self._found(core, shapes, at)
-            if case is not None and case.result is None:
-                return None
-            if case is not None and case.result is not None:
+            if case is not None:
+                if case.result is None:
+                    return None
                 memo: dict[Scalar, Scalar] = {}
                 (found,) = with_sizes((case.result,), lambda item: rebuild(item, lambda node: _number(node, at), memo))
                 return found
@@ -140,7 +141,7 @@ class Shapes:
             for k, rank in enumerate(ranks)
         ]
         try:
-            made = core.applied(known, holes)
+            (made,) = apply_operator(known, core.op, holes, dict(core.attrs))
             good = made.known and made.type.dtype.is_float
             result = expand(known, (made,))[0] if good else None
         except Mismatch:

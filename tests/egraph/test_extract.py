@@ -296,13 +296,6 @@ def test_a_solver_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     assert found is not None and found.choice == first.choice and not found.optimal
 
 
-def test_large_sets_are_summed_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = nasty("shared", 120, seed=3).problem()
-    plain = found_by("shared", problem)
-    tuned(monkeypatch, "egraph.extract.dag_cost", long=0)
-    assert found_by("shared", problem).cost == pytest.approx(plain.cost)
-
-
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     problem = problem_of(random_classes(random.Random(5)), "c7")
     again = read(file_of(tmp_path, written(problem))).problem()

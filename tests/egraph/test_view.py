@@ -136,7 +136,7 @@ def test_matches_among_some_e_nodes_are_carried_over_while_others_are_seen() -> 
     for _ in range(24):
         for rule in growing:
             known, sampled = places.of(rule, rng, Caps(matches=1_000))
-            assert all(places.view.sees(node) for match in known for node in match.calls)
+            assert all(node in places.view for match in known for node in match.calls)
             if sampled:
                 continue
             here = {identity(egraph, match) for match in find_matches(rule, places.view)}

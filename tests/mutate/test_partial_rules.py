@@ -123,7 +123,7 @@ def test_places_in_a_graph_are_found(rules: Rules, every: tuple[PartialRule, ...
     halves = [call(rules, "neg", call(rules, "matmul", x, weight)) for weight in (a, b)]
     graph = Graph((x, a, b), (call(rules, "relu", call(rules, "add", *halves)),))
     found = list(sites(every, graph))
-    assert {(each.node.op, *(node.op for node in each.inner)) for each in found} == {("std.neg", "std.matmul")}
+    assert {tuple(node.op for node in place) for _, place in found} == {("std.neg", "std.matmul")}
     # five rules match at two places, which are one program over holes
-    assert len(found) == 2 and len({each.program for each in found}) == 1
-    assert {each.node.values[0] for each in found} == set(halves)
+    assert len(found) == 2 and len({program for program, _ in found}) == 1
+    assert {place[0].values[0] for _, place in found} == set(halves)

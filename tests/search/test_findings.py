@@ -19,7 +19,7 @@ from dslc.ir.holes import abstracted
 from dslc.ir.places import places_of
 from dslc.search.candidates.candidate import Candidate, Limits
 from dslc.search.options.strategies import Backtrack, Mcts, Saturate, Strategy
-from dslc.search.region_rewrites.findings import Finding, Findings, FindingStore, derived, fused, gathered
+from dslc.search.region_rewrites.findings import Findings, FindingStore, fused, gathered, places_in
 from dslc.search.region_rewrites.fusions import fact_of_kernel
 from dslc.search.region_rewrites.region_log import MeasuredRewrite
 from dslc.search.region_rewrites.validate import claims_of, validate
@@ -73,7 +73,7 @@ def test_what_occurs_twice_stands_for_one_value() -> None:
     assert not list(places_of(program, graph_of(apart)))
 
 
-def kernel_of(value: Value, leaves: tuple[Value, ...], before: float = 1e-3, after: float = 1e-9) -> Finding:
+def kernel_of(value: Value, leaves: tuple[Value, ...], before: float = 1e-3, after: float = 1e-9) -> MeasuredRewrite:
     """A kernel that was measured to be faster than what gives a value."""
     program, args = abstracted((value,), leaves)
     text = KernelText(f"k_{abs(hash(program)):012x}"[:14], (), (), (), "")
@@ -133,8 +133,8 @@ def test_weights_stand_for_weights() -> None:
     """A kernel that has its weights ready is no kernel for what is computed while the model runs."""
     finding = kernel_of(op("relu", op("matmul", X, W)), (X, W))
     assert finding.weights == (False, True)
-    assert list(finding.places(graph_of(op("relu", op("matmul", Y, V)))))
-    assert not list(finding.places(graph_of(op("relu", op("matmul", X, Y)))))
+    assert list(places_in(graph_of(op("relu", op("matmul", Y, V))), finding))
+    assert not list(places_in(graph_of(op("relu", op("matmul", X, Y))), finding))
 
 
 def test_of_one_program_the_fastest_few_are_kept() -> None:
@@ -142,14 +142,14 @@ def test_of_one_program_the_fastest_few_are_kept() -> None:
     old, leaves = op("relu", op("exp", X)), (X,)
     for k, seconds in enumerate((3e-4, 1e-4, 2e-4, 2e-3)):
         fact, _ = fact_of(f"rule{k}", (old,), (op("relu", op("exp", op("leaky_relu", X, alpha=1.0 + k))),), leaves)
-        found.add(derived(MeasuredRewrite(fact, fact.new, (), 1e-3, seconds)))
+        found.add(MeasuredRewrite(fact, fact.new, (), 1e-3, seconds))
     assert [one.after for one in found.all()] == [1e-4, 2e-4] and found.count >= 2
     assert found.saving(graph_of(old)) == pytest.approx(9e-4)
 
 
 def test_a_kernel_means_its_nodes() -> None:
     finding = kernel_of(op("relu", op("exp", X)), (X,))
-    assert finding.fact == fact_of_kernel(finding.fact.old) and finding.rests == (finding.fact,)
+    assert finding.fact == fact_of_kernel(finding.fact.old) and finding.facts == (finding.fact,)
 
 
 def test_what_is_slower_as_a_kernel_costs_what_its_nodes_cost(costs: Any) -> None:
@@ -162,7 +162,7 @@ def test_what_is_slower_as_a_kernel_costs_what_its_nodes_cost(costs: Any) -> Non
     fact, _ = fact_of("rule", (old,), (new,), (X, W))
     text = KernelText("k_0123456789ab", (), (), (), "")
     tried = TunedKernel(second, text.name, None, text, 1e-3, 1e-9, 1)
-    found = Findings((derived(MeasuredRewrite(fact, fact.new, (tried,), 1e-3, 1e-4)),), costs)
+    found = Findings((MeasuredRewrite(fact, fact.new, (tried,), 1e-3, 1e-4),), costs)
     assert len(list(found.moves(graph_of(old)))) == 1
     start = Candidate(graph_of(old), costs.graph_cost(graph_of(old)))
     assert gathered(start, found, costs, Limits(100)) is not None

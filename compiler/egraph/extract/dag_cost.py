@@ -19,11 +19,6 @@ LOOKS = 60  #: how often a class is looked at, at most, on average
 BYTES = 1 << 30  #: bytes of all sets of needed classes together, beyond which no more are kept
 ASK = 1 << 8  #: classes after which the clock and the memory are asked
 ASK_BITS = 1 << 22  #: bits of what classes need after which they are asked, too
-#: classes of a set that is summed by its bytes: taking bit by bit out of a long number takes time by its square
-LONG = 256
-
-#: the places of the bits of every byte
-_BITS = tuple([tuple([k for k in range(8) if byte >> k & 1]) for byte in range(256)])
 
 
 class Best(NamedTuple):
@@ -37,15 +32,13 @@ class Best(NamedTuple):
 class DagCosts:
     """The best choices of a table's classes. `update` after every change; `clone` follows a clone of the table."""
 
-    __slots__ = ("_best", "_dead", "_own", "moved", "table")
+    __slots__ = ("_best", "_dead", "_own", "table")
 
     def __init__(self, table: ChoiceTable) -> None:
         self.table = table
         self._best: dict[int, Best] = {}
         self._own: dict[int, float] = {}
         self._dead = 0
-        #: the classes whose choices the last update changed, and the numbers that it found to be of other classes
-        self.moved: set[int] = set()
 
     def clone(self, table: ChoiceTable) -> DagCosts:
         new = DagCosts(table)
@@ -67,13 +60,11 @@ class DagCosts:
         find, best, own = self.table.find, self._best, self._own
         queue: deque[int] = deque()
         waiting: set[int] = set()
-        moved = self.moved = set()
         for number in changed:
             leader = find(number)
             if leader != number:
                 self._dead |= 1 << number
                 best.pop(number, None)
-                moved.add(number)
             if leader not in waiting:
                 waiting.add(leader)
                 queue.append(leader)
@@ -95,8 +86,6 @@ class DagCosts:
             gone = old is not None and not stays
             if old is not None and not gone and not found.cost < old.cost - LESS * abs(old.cost):
                 continue
-            if old is None or found.choice is not old.choice:
-                moved.add(number)
             best[number] = found
             own[number] = found.choice.cost
             held += found.mask.bit_length() >> 3
@@ -154,19 +143,10 @@ class DagCosts:
 
 
 def _sum(bits: int, own: dict[int, float]) -> float:
-    total = 0.0
-    if bits.bit_count() > LONG:
-        get = own.get
-        for place, byte in enumerate(bits.to_bytes((bits.bit_length() + 7) >> 3, "little")):
-            if byte:
-                at = place << 3
-                for k in _BITS[byte]:
-                    total += get(at + k, 0.0)
-        return total
-    while bits:
-        low = bits & -bits
-        bits ^= low
-        total += own.get(low.bit_length() - 1, 0.0)
+    # as a text, since taking bit by bit out of a long number takes time by its square
+    digits, place, total = bin(bits)[:1:-1], -1, 0.0
+    while (place := digits.find("1", place + 1)) >= 0:
+        total += own.get(place, 0.0)
     return total
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
+from math import inf
 
 from dslc.deadline import Deadline
 from dslc.egraph.extract.dag_cost import DagCosts, shared_of
 from dslc.egraph.extract.local_search import joint_of, switched
 from dslc.egraph.extract.program import extract
-from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, ExtractionProblem, Price, Walked, walk
+from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, ExtractionProblem, Price, walk
 from dslc.egraph.graph import EGraph
-from dslc.ir.graph import Graph, Node, Value, rebuild, with_args
 
 SWITCHES = 60  #: joint switches tried after one change
 FIRST = 500  #: joint switches tried at first
@@ -19,42 +19,16 @@ FIRST = 500  #: joint switches tried at first
 class IncrementalExtraction:
     """The program of an e-graph's roots by shared costs, and by joint switches where `joint`. One for each e-graph."""
 
-    __slots__ = ("_begun", "_joint", "_last", "_over", "_plain", "_shared", "_table")
+    __slots__ = ("_begun", "_joint", "_over", "_shared", "_table")
 
-    def __init__(self, egraph: EGraph, price: Price, joint: bool = True, program: Graph | None = None) -> None:
-        """`program`: one that the e-graph holds, to begin with."""
+    def __init__(self, egraph: EGraph, price: Price, joint: bool = True) -> None:
         self._table = EGraphTable(egraph, price)
         self._shared = DagCosts(self._table)
         self._over: dict[int, Choice] = {}
         self._joint = joint
         self._begun = False
-        #: the program by shared costs alone, and the one after switches, where that is another
-        self._plain: Walked | None = None
-        self._last: Walked | None = None
-        if program is not None:
-            rebuild(program.outputs, self._hold)
         self._shared.update(list(egraph.members) + list(egraph.units))
         egraph.changes()
-
-    def _hold(self, like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
-        """Chooses a node of a program for its classes."""
-        egraph, table = self._table.egraph, self._table
-        if not args:
-            leaf = egraph.memo.get(like)
-            return egraph.node(like, ()) if leaf is None else egraph.values_of(leaf.outs)
-        values = egraph.node(like, args)
-        node = with_args(like, tuple(args))[0].node
-        entry = egraph.memo[node]
-        if node.constant:
-            return values
-        if entry.unit < 0:
-            self._over[egraph.find(entry.outs[0])] = table.choice(node)
-            return values
-        unit = egraph.find(entry.unit)
-        self._over[unit] = table.choice(node)
-        for out in dict.fromkeys(map(egraph.find, entry.outs)):
-            self._over[out] = Choice(node, 0.0, (unit,))
-        return values
 
     def clone(self, egraph: EGraph) -> IncrementalExtraction:
         """The same for a clone of the e-graph."""
@@ -63,7 +37,6 @@ class IncrementalExtraction:
         new._shared = self._shared.clone(new._table)
         new._over = self._over.copy()
         new._joint, new._begun = self._joint, self._begun
-        new._plain, new._last = self._plain, self._last
         return new
 
     def best(self) -> Extraction | None:
@@ -73,41 +46,30 @@ class IncrementalExtraction:
         changed = egraph.changes()
         shared.update(changed)
         roots = [egraph.find(root) for root in egraph.roots]
-        touched = set(changed)
-        touched.update(map(egraph.find, changed))
-        over, same = self._alive(touched)
-        # a program of which no class has another choice is what it was
-        plain, last = self._plain, self._last
-        if plain is not None and not shared.moved.isdisjoint(plain.choice):
-            plain = None
-        if last is not None and (plain is None or not same or not shared.moved.isdisjoint(last.choice)):
-            last = None
-        program = self._plain = plain or walk(shared.best, roots, table.find)
-        if last is not None:
-            program = last
-        elif over:
-            other = walk(
-                lambda n: over.get(n) or shared.best(n), roots, table.find, program.cost if program else float("inf")
-            )
+        over = self._alive({*changed, *map(egraph.find, changed)})
+        program = walk(shared.best, roots, table.find)
+        if over:
+            most = program.cost if program else inf
+            other = walk(lambda number: over.get(number) or shared.best(number), roots, table.find, most)
             program, over = (other, over) if other is not None else (program, {})
         if program is None:
             return self._anew(roots)
         if self._joint:
             # what changed, and at first everything
             near: Iterable[int] = map(egraph.find, changed) if self._begun else (*egraph.members, *egraph.units)
-            most = SWITCHES if self._begun else FIRST
-            program, over = switched(table, roots, shared.best, program, dict.fromkeys(near), most=most)
+            tried = SWITCHES if self._begun else FIRST
+            program, over = switched(table, roots, shared.best, program, dict.fromkeys(near), most=tried)
             self._begun = True
-        self._over, self._last = over, program if over else None
+        self._over = over
         return Extraction(program.cost, program.choice, sum(map(shared.cost, roots)))
 
-    def _alive(self, touched: Container[int]) -> tuple[dict[int, Choice], bool]:
-        """The switches made before, in terms of what there is now, and whether they are what they were.
+    def _alive(self, touched: Container[int]) -> dict[int, Choice]:
+        """The switches made before, in terms of what there is now.
 
         Args:
             touched: the classes whose e-nodes changed; a choice of another one is what it was.
         """
-        table, out, same = self._table, dict[int, Choice](), True
+        table, out = self._table, dict[int, Choice]()
         for number, choice in self._over.items():
             if number not in touched:
                 out[number] = choice
@@ -118,10 +80,9 @@ class IncrementalExtraction:
                 (one for one in table.choices(at) if one == choice or (one.kids == kids and one.cost == choice.cost)),
                 None,
             )
-            same = same and found == choice and at == number
             if found is not None:
                 out[at] = found
-        return out, same
+        return out
 
     def _anew(self, roots: list[int]) -> Extraction | None:
         """By everything: choices that were made at different times may read each other in a circle."""
@@ -130,7 +91,7 @@ class IncrementalExtraction:
         if found is None:
             return None
         found = problem.named(found)
-        self._over, self._last = dict(found.choice), None
+        self._over = dict(found.choice)
         return found
 
 

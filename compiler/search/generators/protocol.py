@@ -15,7 +15,7 @@ from dslc.ir.graph import Node
 from dslc.match import CompiledRule
 from dslc.search.candidates.candidate import Candidate, Front, Limits
 from dslc.search.region_rewrites.background import BackgroundSearch
-from dslc.search.region_rewrites.findings import Finding
+from dslc.search.region_rewrites.region_log import MeasuredRewrite
 from dslc.search.runs.stages import Referenced, Task
 from dslc.search.runs.state import RunState
 
@@ -106,7 +106,7 @@ class Proposal:
     kernels: Mapping[Candidate, list[str]] = field(default_factory=dict)
     untaken: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: facts that were measured to be faster, and seconds of the kernel around a node by itself
-    findings: Sequence[Finding] = ()
+    findings: Sequence[MeasuredRewrite] = ()
     kernel_seconds: Mapping[Node, float] = field(default_factory=dict)
 
 

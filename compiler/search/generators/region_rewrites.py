@@ -16,7 +16,6 @@ from dslc.search.generators.protocol import Generator, Proposal, Proposer, Searc
 from dslc.search.region_rewrites.background import BackgroundSearch, DerivedOperator, Task
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.derivations import Derivations, derivations_of
-from dslc.search.region_rewrites.findings import derived
 from dslc.search.region_rewrites.mutant_chains import MutantChains
 from dslc.search.region_rewrites.mutants import SECONDS, Mutants
 from dslc.search.region_rewrites.pairs import PairedDerivation
@@ -71,7 +70,7 @@ class RegionRewrites(Generator):
                         costly=made,
                         kernels={each: log.taken_lines(each.kernels, self.how) for each in made},
                         untaken={name: log.rejected_lines(self.how)},
-                        findings=[derived(one) for one in log.measured if one.ratio >= builder.margin],
+                        findings=[one for one in log.measured if one.ratio >= builder.margin],
                     )
 
         return of

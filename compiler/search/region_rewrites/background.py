@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from dslc.deadline import OVER, Deadline, TimeUp
 from dslc.derivation.programs import PricedProgram
@@ -17,28 +18,23 @@ from dslc.ir.packed import PackedValues, packed, unpacked
 from dslc.processes.child import ready
 from dslc.processes.forked import Fork
 from dslc.processes.process import ProcessFailed
-from dslc.search.region_rewrites.region_log import SkippedRewrite
 
 NICE = 5  #: how much others come before it: whoever compiles kernels is waited for
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedOperator:
-    """The programs of one operator, the cheapest by estimate first, and one at unknown sizes that may not be taken."""
+    """The programs of one operator, the cheapest by estimate first, and words about one at unknown sizes that may not be taken."""
 
     programs: tuple[PricedProgram, ...]
-    skipped: SkippedRewrite | None
+    skipped: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
-    """The result of the task of a place, where it was done: programs as steps, targets and seconds, and their values."""
+class _Message(NamedTuple):
+    """The result of the task of a place, None where that failed: programs without their values, these, and the rest."""
 
     place: int
-    done: bool
-    told: tuple[tuple[tuple[DerivationStep, ...], tuple[str, ...], float], ...]
-    values: PackedValues
-    skipped: SkippedRewrite | None
+    found: tuple[list[tuple[tuple[DerivationStep, ...], tuple[str, ...], float]], PackedValues, str] | None
 
 
 #: whoever asks, and the operator
@@ -110,10 +106,11 @@ class BackgroundSearch:
             except ProcessFailed:
                 self.close()
                 return
-            programs = [
-                PricedProgram(value, *told) for value, told in zip(unpacked(message.values), message.told, strict=True)
-            ]
-            self._found[message.place] = DerivedOperator(tuple(programs), message.skipped) if message.done else None
+            self._found[message.place] = None
+            if message.found is not None:
+                told, values, skipped = message.found
+                programs = [PricedProgram(value, *one) for value, one in zip(unpacked(values), told, strict=True)]
+                self._found[message.place] = DerivedOperator(tuple(programs), skipped)
             until = OVER
 
 
@@ -127,9 +124,9 @@ def _serve(works: Sequence[Callable[[], DerivedOperator]], begun: memoryview, an
         begun[place] = 1
         try:
             found = work()
-            told = tuple((one.steps, one.targets, one.seconds) for one in found.programs)
-            message = _Message(place, True, told, packed([one.value for one in found.programs]), found.skipped)
+            told = [(one.steps, one.targets, one.seconds) for one in found.programs]
+            message = _Message(place, (told, packed([one.value for one in found.programs]), found.skipped))
         except Exception:
             # whoever asks searches it, and fails where it can be told
-            message = _Message(place, False, (), packed([]), None)
+            message = _Message(place, None)
         answer(message)

@@ -28,13 +28,7 @@ from dslc.search.region_rewrites.background import DerivedOperator, Task
 from dslc.search.region_rewrites.expressions import as_one, expanded, factors, is_sized, same, windows
 from dslc.search.region_rewrites.fusions import kernel_facts
 from dslc.search.region_rewrites.hot_operators import HotOperators, subprograms, turn
-from dslc.search.region_rewrites.region_log import (
-    HotRegion,
-    MatchSite,
-    RejectedByEstimate,
-    SkippedRewrite,
-    WhyOpen,
-)
+from dslc.search.region_rewrites.region_log import HotRegion, MatchSite, left_out
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules, load_many
 
@@ -121,7 +115,7 @@ class Derivations(HotOperators):
         if program not in self.found:
             made = self.sought("derivations", program, self._search)
             self.found[program] = made.programs
-            if made.skipped is not None:
+            if made.skipped:
                 self.skipped[program] = made.skipped
         return self.found[program]
 
@@ -142,19 +136,19 @@ class Derivations(HotOperators):
         value = expanded(rules, program)
         generic = None if value is None else SizeNumbers.of(Graph(program.inputs, (value,)))
         if value is None or generic is None:
-            return DerivedOperator((), None)
+            return DerivedOperator(())
         start, given = generic.at(Graph(program.inputs, (as_one(value), *program.outputs))).outputs
         price = estimated(rules, generic.priced(self.builder.sizes))
         with gc_paused():
             every = DerivationSearch(rules, self.derivations, limits, price=price).run(start).programs
         programs: list[PricedProgram] = []
-        skipped: SkippedRewrite | None = None
+        skipped = ""
         for each in unlike(rules, (each for each in every if not same(each.value, given)), [given.node]):
             try:
                 programs.append(replace_fields(each, value=generic.back(each.value)))
             except NotSymbolic:
-                names = tuple(size.name for size in generic.numbers)
-                skipped = skipped or SkippedRewrite(rule_of(each), WhyOpen.SOME, names)
+                names = [size.name for size in generic.numbers]
+                skipped = skipped or left_out(rule_of(each), "it holds at some sizes only", names)
         return DerivedOperator(tuple(programs), skipped)
 
     def promising(self, programs: Sequence[PricedProgram], region: HotRegion, price: float) -> list[PricedProgram]:
@@ -167,21 +161,20 @@ class Derivations(HotOperators):
         own = [*programs[:PRICED], *(each for _, each in formed[:FORMED])]
         return [each for _, each in builder.cheapest((((each.value,), each) for each in own), price)[: builder.built]]
 
-    def rejected(
-        self, programs: Sequence[PricedProgram], region: HotRegion, price: float
-    ) -> Sequence[RejectedByEstimate]:
-        """The program of the least price by estimate."""
+    def rejected(self, programs: Sequence[PricedProgram], region: HotRegion, price: float) -> str:
+        """Return the words about the program of the least price by estimate."""
         worth = {
             each: self.builder.calls(each.calls, price) + self.builder.generated([each.value])
             for each in programs[:PRICED]
         }
         if not worth:
-            return ()
+            return ""
         best = min(worth, key=lambda each: worth[each])
         names = [node.op.rpartition(".")[2] for node in best.calls if not node.constant]
         scopes = [node for node in best.generated if not node.constant and not isinstance(node.scope.body, Read)]
         words = " + ".join([*names, *["kernel"] * len(scopes)])
-        return [RejectedByEstimate(rule_of(best), words, worth[best], price, price < region.price)]
+        was = "as a kernel of another form" if price < region.price else "before"
+        return f"{rule_of(best)}, and not built: {words}: {worth[best] * 1e3:.4g} ms by estimate, {was} {price * 1e3:.4g} ms"
 
     def fact(self, derived: PricedProgram, program: Graph, site: MatchSite) -> Fact | None:
         root = site.place[0]

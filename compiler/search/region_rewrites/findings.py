@@ -18,55 +18,31 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Kernel, Node, Value, rebuild, with_args
 from dslc.ir.holes import instantiated
 from dslc.ir.places import places_of
-from dslc.match import CompiledRule
-from dslc.search.candidates.candidate import Candidate, Limits, Progress, disjoint, least_gain, rewritten
+from dslc.search.candidates.candidate import KERNELS, Candidate, Limits, Progress, disjoint, least_gain, rewritten
 from dslc.search.region_rewrites.fusions import describe_kernel, fact_of_kernel, kernel_facts
 from dslc.search.region_rewrites.region_log import MeasuredRewrite
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Finding:
-    """A program that was measured to be faster than the one in the place of which it may stand, by itself.
-
-    `rests` are the facts that it rests on, in order; `weights` says which holes must stand for weights, and which must not.
-    """
-
-    fact: Fact
-    program: Graph
-    rests: tuple[Fact, ...]
-    kernels: tuple[TunedKernel, ...]
-    weights: tuple[bool, ...]
-    before: float
-    after: float
-    #: what it was, for a report
-    measured: MeasuredRewrite | None = None
-
-    @property
-    def saving(self) -> float:
-        """Seconds at one place."""
-        return self.before - self.after
-
-    def places(self, graph: Graph) -> Iterator[tuple[tuple[Value, ...], dict[Value, Value]]]:
-        """The places of its old program in a graph: values of its holes, and what may stand for which values there."""
-        for holes, values in places_of(self.fact.old, graph):
-            if tuple(value.constant for value in holes) == self.weights:
-                new = dict(zip(values, instantiated(self.program, holes), strict=True))
-                if any(old != value for old, value in new.items()):
-                    yield holes, new
+def places_in(graph: Graph, one: MeasuredRewrite) -> Iterator[tuple[tuple[Value, ...], dict[Value, Value]]]:
+    """The places of its old program in a graph: values of its holes, and what may stand for which values there."""
+    for holes, values in places_of(one.fact.old, graph):
+        if tuple(value.constant for value in holes) == _weights(one):
+            new = dict(zip(values, instantiated(one.program, holes), strict=True))
+            if any(old != value for old, value in new.items()):
+                yield holes, new
 
 
-def derived(one: MeasuredRewrite) -> Finding:
-    """A program that was derived, or mutated and corrected, and measured."""
-    weights = tuple(hole.constant for hole in one.fact.old.inputs)
-    return Finding(one.fact, one.program, one.facts, one.kernels, weights, one.before, one.after, one)
+def _weights(one: MeasuredRewrite) -> tuple[bool, ...]:
+    """Return which holes must stand for weights; the others must not."""
+    return tuple(hole.constant for hole in one.fact.old.inputs) if one.weights is None else one.weights
 
 
-def fused(tried: TunedKernel, graph: Graph) -> Iterator[Finding]:
+def fused(tried: TunedKernel, graph: Graph) -> Iterator[MeasuredRewrite]:
     """A kernel of a graph, for each pattern of weights in which it stands there."""
     fact = fact_of_kernel(tried.program)
     own = [node for node in graph.nodes() if isinstance(node, Kernel) and node.group == tried.program]
     for weights in dict.fromkeys(tuple(arg.constant for arg in node.args) for node in own):
-        yield Finding(fact, fact.new, (fact,), (tried,), weights, tried.nodes, tried.kernel)
+        yield MeasuredRewrite(fact, fact.new, (tried,), tried.nodes, tried.kernel, weights=weights)
 
 
 @dataclass(slots=True)
@@ -75,33 +51,33 @@ class FindingStore:
 
     #: programs that are kept in the place of one
     most: int = 3
-    by_program: dict[tuple[Graph, tuple[bool, ...]], list[Finding]] = field(default_factory=dict)
+    by_program: dict[tuple[Graph, tuple[bool, ...]], list[MeasuredRewrite]] = field(default_factory=dict)
     #: grows with every finding
     count: int = 0
 
-    def add(self, one: Finding) -> None:
+    def add(self, one: MeasuredRewrite) -> None:
         """Keeps one more, unless its program is known."""
-        own = self.by_program.setdefault((one.fact.old, one.weights), [])
+        own = self.by_program.setdefault((one.fact.old, _weights(one)), [])
         if one.saving > 0 and not any(each.program == one.program and each.after <= one.after for each in own):
             own[:] = sorted([*(each for each in own if each.program != one.program), one], key=lambda each: each.after)[
                 : self.most
             ]
             self.count += one in own
 
-    def all(self) -> list[Finding]:
+    def all(self) -> list[MeasuredRewrite]:
         """The ones that save most by themselves first."""
         return sorted((one for own in self.by_program.values() for one in own), key=lambda one: -one.saving)
 
-    def fitting(self, graph: Graph) -> tuple[Finding, ...]:
+    def fitting(self, graph: Graph) -> tuple[MeasuredRewrite, ...]:
         """Findings that fit somewhere in a graph."""
-        return tuple(one for one in self.all() if next(one.places(graph), None) is not None)
+        return tuple(one for one in self.all() if next(places_in(graph, one), None) is not None)
 
     def saving(self, graph: Graph) -> float:
         """Seconds that all of them save together, where each node is part of one of them at most."""
         own: set[Node] = set()
         saved = 0.0
         for one in self.all():
-            for holes, new in one.places(graph):
+            for holes, new in places_in(graph, one):
                 region = _between(new, holes)
                 if not region & own:
                     own |= region
@@ -113,12 +89,8 @@ class FindingStore:
 class Findings:
     """Findings as a source; what their kernels take is known to the costs wherever one of them is placed."""
 
-    found: tuple[Finding, ...]
+    found: tuple[MeasuredRewrite, ...]
     costs: CostModel
-
-    @property
-    def rules(self) -> tuple[CompiledRule, ...]:
-        return ()
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
         """Yield the facts that each finding rests on, at each of its places."""
@@ -127,10 +99,10 @@ class Findings:
             if one.fact.new != one.program:
                 yield from kernel_facts(one.program, holes)
 
-    def moves(self, graph: Graph) -> Iterator[tuple[Finding, tuple[Value, ...], dict[Value, Value]]]:
+    def moves(self, graph: Graph) -> Iterator[tuple[MeasuredRewrite, tuple[Value, ...], dict[Value, Value]]]:
         """Each finding at each of its places: the values of its holes, and what may stand for which values."""
         for one in self.found:
-            for holes, new in one.places(graph):
+            for holes, new in places_in(graph, one):
                 self._tell_costs(one, holes)
                 yield one, holes, new
 
@@ -149,13 +121,13 @@ class Findings:
         """Lines of a report about the findings that a step rests on."""
         return [
             describe_kernel(self.costs.rules, one.kernels[0], step.count)
-            if one.measured is None
-            else one.measured.describe("derived by ")
+            if one.fact.rule == KERNELS
+            else one.describe("derived by ")
             for one in self.found
             if one.fact in step.facts
         ]
 
-    def _tell_costs(self, one: Finding, holes: Sequence[Value]) -> None:
+    def _tell_costs(self, one: MeasuredRewrite, holes: Sequence[Value]) -> None:
         """Has the costs know what its kernels take where it is placed."""
         seconds = {each.program: each.kernel for each in one.kernels}
         memo: dict[Node, Sequence[Value]] = {}
@@ -187,7 +159,7 @@ def gathered(
     while more and not limits.over:
         more = False
         evaluation = costs.evaluate(at.graph)
-        worth: dict[Finding, list[tuple[float, dict[Value, Value]]]] = {}
+        worth: dict[MeasuredRewrite, list[tuple[float, dict[Value, Value]]]] = {}
         for one, _, new in findings.moves(at.graph):
             if not limits.step():
                 break
@@ -204,10 +176,12 @@ def gathered(
     return at
 
 
-def taken(base: Candidate, one: Finding, places: Sequence[Mapping[Value, Value]], costs: CostModel) -> Candidate:
+def taken(
+    base: Candidate, one: MeasuredRewrite, places: Sequence[Mapping[Value, Value]], costs: CostModel
+) -> Candidate:
     """A candidate with a finding at some places, as one step."""
     graph = rewritten(base.graph, disjoint(places))
     texts = {each.name: each.text for each in one.kernels}
     return Candidate(
-        graph, costs.graph_cost(graph), base, one.fact.rule, len(places), one.rests, {**base.kernels, **texts}
+        graph, costs.graph_cost(graph), base, one.fact.rule, len(places), one.facts, {**base.kernels, **texts}
     )

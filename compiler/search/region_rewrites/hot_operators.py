@@ -17,7 +17,7 @@ from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.background import BackgroundSearch, DerivedOperator
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.expressions import is_moved, is_static, reductions
-from dslc.search.region_rewrites.region_log import HotRegion, MatchSite, RejectedByEstimate, SkippedRewrite, Visit
+from dslc.search.region_rewrites.region_log import HotRegion, MatchSite, Visit
 from dslc.semantics.library import Rules
 
 SHARE = 0.05  #: share of a model that equal regions must take together
@@ -41,7 +41,7 @@ class HotOperators:
     background: BackgroundSearch | None = None
     #: what was found so far for each program
     found: dict[Graph, tuple[PricedProgram, ...]] = field(default_factory=dict)
-    skipped: dict[Graph, SkippedRewrite] = field(init=False, default_factory=dict)
+    skipped: dict[Graph, str] = field(init=False, default_factory=dict)
 
     # ---- of a subclass -----------------------------------------------------------------------------------------
 
@@ -117,18 +117,16 @@ class HotOperators:
         made = None if self.background is None else self.background.derived(who, program, until)
         return search(program) if made is None else made
 
-    def rejected(
-        self, programs: Sequence[PricedProgram], region: HotRegion, price: float
-    ) -> Sequence[RejectedByEstimate]:
-        """Programs that a report names where none is worth building. Raises TimeUp."""
-        return ()
+    def rejected(self, programs: Sequence[PricedProgram], region: HotRegion, price: float) -> str:
+        """Return the words of a report about programs none of which is worth building. Raises TimeUp."""
+        return ""
 
     def visit(self, region: HotRegion, around: Neighbours, owned: set[Node]) -> Visit:
         """Programs that are to be tried in the place of a region. Raises TimeUp."""
         programs, price = self.programs(region.program), self.builder.formed(region)
         promising = self.promising(programs, region, price)
         spent = [self.builder.spent.get(place[0], inf) for place in region.places]
-        visit = Visit(found=len(programs), beaten=max(spent), skipped=self.skipped.get(region.program))
+        visit = Visit(found=len(programs), beaten=max(spent), skipped=self.skipped.get(region.program, ""))
         if not promising:
             visit.rejected = self.rejected(programs, region, price)
         for place in region.places:

@@ -19,6 +19,7 @@ from dslc.ir.facts import Chain, Fact, fact_of
 from dslc.ir.graph import Call, Graph, Kernel, Node, Scope, ScopeNode, Value, replace, scope_value
 from dslc.ir.holes import abstracted, instantiated, leaves_of, program
 from dslc.ir.scalar import num, read, traversal
+from dslc.mutate.problem import expanded
 from dslc.prove.exact import Equal, compare
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.building import Builder
@@ -26,7 +27,6 @@ from dslc.search.region_rewrites.hot_operators import site_of
 from dslc.search.region_rewrites.mutants import Mutants
 from dslc.search.region_rewrites.region_log import HotRegion, MatchSite, Visit
 from dslc.semantics.apply import apply
-from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
@@ -232,11 +232,8 @@ class MutantChains:
 
 
 def _is_equal(rules: Rules, fact: Fact) -> bool:
-    try:
-        old, new = expand(rules, fact.old.outputs), expand(rules, fact.new.outputs)
-    except (Mismatch, EvalError):
-        return False
-    return isinstance(compare(old, new, seconds=PROVING), Equal)
+    sides = expanded(rules, (*fact.old.outputs, *fact.new.outputs))
+    return sides is not None and isinstance(compare(sides[:1], sides[1:], seconds=PROVING), Equal)
 
 
 def _joined(sites: Sequence[MatchSite]) -> MatchSite:

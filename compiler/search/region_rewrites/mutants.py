@@ -80,10 +80,9 @@ class Mutants(HotOperators):
         """Hot operators, hot regions of several, and those that rules match; each once in all rounds."""
         asked: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         groups: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
-        for one in sites(self.partial, base.graph):
-            place = (one.node, *one.inner)
+        for program, place in sites(self.partial, base.graph):
             if self._is_alone(around, place):
-                asked.setdefault(one.program, {})[one.node] = place
+                asked.setdefault(program, {})[place[0]] = place
         if self.most > 1:
             for root, inner in regions(around.nodes, around.used, around.final, self.most, self._is_linear):
                 if self.builder.until.over:
@@ -215,7 +214,7 @@ class Mutants(HotOperators):
         for most, own in ((PRICED, every), *((self.tilings, each) for each in cuts)):
             priced = [PricedProgram(value, (), (op,), _seconds(price, value)) for value, op in own]
             found += sorted(priced, key=lambda each: each.seconds)[:most]
-        return DerivedOperator(tuple(found), None)
+        return DerivedOperator(tuple(found))
 
     def promising(self, programs: Sequence[PricedProgram], region: HotRegion, price: float) -> list[PricedProgram]:
         """Of those that are cheap enough as they are the corrected ones. Raises TimeUp."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from math import inf
 
 from dslc.derivation.programs import PricedProgram
@@ -32,6 +31,13 @@ class MeasuredRewrite:
     whole: bool = False
     #: seconds without its library, as far as what its kernels replace was measured
     bare: float = 0.0
+    #: whether each hole must stand for a weight or must not, where its program does not say that
+    weights: tuple[bool, ...] | None = None
+
+    @property
+    def saving(self) -> float:
+        """Seconds at one place."""
+        return self.before - self.after
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -56,34 +62,9 @@ class MeasuredRewrite:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedByEstimate:
-    """The cheapest program of a region none of whose programs is worth building: seconds, and those of the region.
-
-    `formed`: the region may be a kernel of another form.
-    """
-
-    rule: str
-    words: str
-    seconds: float
-    price: float
-    formed: bool = False
-
-
-class WhyOpen(Enum):
-    """Reasons to skip a program at unknown sizes."""
-
-    SOME = "it holds at some sizes only"
-    UNPROVED = "it is not proved for all sizes"
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedRewrite:
-    """A program at unknown sizes that may not be taken: its derivations, and the names of these sizes."""
-
-    rule: str
-    why: WhyOpen
-    names: tuple[str, ...]
+def left_out(rule: str, why: str, names: Iterable[str]) -> str:
+    """The words of a report about a program at unknown sizes that may not be taken."""
+    return f"{rule}, and left out: {why} ({', '.join(names)})"
 
 
 def _operators(program: Graph) -> str:
@@ -126,15 +107,16 @@ class MatchSite:
 class Visit:
     """Programs to be tried in the places of one region: facts, each with the program that it was made of, the cheapest first.
 
-    `found`: programs that there are; `beaten`: seconds that the region takes by now, as a kernel.
+    `found`: programs that there are; `beaten`: seconds that the region takes by now, as a kernel. `rejected` and `skipped` are the
+    words of a report about a program that is not worth building, and about one that may not be taken.
     """
 
     sites: dict[Graph, list[MatchSite]] = field(default_factory=dict)
     waiting: list[tuple[Fact, PricedProgram | None]] = field(default_factory=list)
     found: int = 0
     beaten: float = inf
-    rejected: Sequence[RejectedByEstimate] = ()
-    skipped: SkippedRewrite | None = None
+    rejected: str = ""
+    skipped: str = ""
 
 
 @dataclass(slots=True)
@@ -145,8 +127,8 @@ class SearchLog:
     found: int = 0
     late: bool = False
     measured: list[MeasuredRewrite] = field(default_factory=list)
-    rejected: list[RejectedByEstimate] = field(default_factory=list)
-    skipped: dict[Graph, SkippedRewrite] = field(default_factory=dict)
+    rejected: list[str] = field(default_factory=list)
+    skipped: dict[Graph, str] = field(default_factory=dict)
     sites: dict[Graph, list[MatchSite]] = field(default_factory=dict)
     #: nodes that belong to a region
     owned: set[Node] = field(default_factory=set)
@@ -165,9 +147,9 @@ class SearchLog:
     def begin(self, region: HotRegion, visit: Visit) -> None:
         """Keeps a region, and what was found for it."""
         self.searched, self.found = self.searched + 1, self.found + visit.found
-        self.rejected += visit.rejected
+        self.rejected += filter(None, [visit.rejected])
         self.sites.update(visit.sites)
-        if visit.skipped is not None:
+        if visit.skipped:
             self.skipped[region.program] = visit.skipped
 
     def add(self, one: MeasuredRewrite, beaten: float, margin: float, independent: bool) -> None:
@@ -202,12 +184,5 @@ class SearchLog:
             f"before {one.before * 1e3:.4g} ms by itself"
             for one in best.values()
         ]
-        lines += [
-            f"{how}{one.rule}, and not built: {one.words}: {one.seconds * 1e3:.4g} ms by estimate, "
-            f"{'as a kernel of another form' if one.formed else 'before'} {one.price * 1e3:.4g} ms"
-            for one in self.rejected
-        ]
-        lines += dict.fromkeys(
-            f"{how}{one.rule}, and left out: {one.why.value} ({', '.join(one.names)})" for one in self.skipped.values()
-        )
+        lines += [f"{how}{words}" for words in (*self.rejected, *dict.fromkeys(self.skipped.values()))]
         return lines[:TOLD]

@@ -23,9 +23,8 @@ from dslc.search.region_rewrites.region_log import (
     MatchSite,
     MeasuredRewrite,
     SearchLog,
-    SkippedRewrite,
     Visit,
-    WhyOpen,
+    left_out,
 )
 
 #: times as fast as its nodes that a program must be to be tried as one kernel: the runtime's products are faster
@@ -124,7 +123,7 @@ class RegionRewriter:
         if builder.is_proved(fact):
             found = self._measured(fact, derived, visit.sites[fact.old][0])
         elif names := unknown_sizes(region.program):
-            log.skipped[region.program] = SkippedRewrite(fact.rule, WhyOpen.UNPROVED, names)
+            log.skipped[region.program] = left_out(fact.rule, "it is not proved for all sizes", names)
         visit.waiting.pop(0)
         for one in found:
             log.add(one, visit.beaten, builder.margin, self.independent_first and not builder.library_only)

@@ -20,7 +20,7 @@ from dslc.egraph.incremental_matches import IncrementalMatches
 from dslc.egraph.rewrite import Cap, Caps, StepOutcome
 from dslc.egraph.story import kept
 from dslc.egraph.view import View
-from dslc.ir.graph import Graph, Node
+from dslc.ir.graph import Node
 from dslc.match import CompiledRule
 from dslc.match.matcher import Match
 from dslc.search.candidates.candidate import Candidate, PlacedFact
@@ -204,12 +204,12 @@ class Searching:
         self._begin()
         return self._root is not None
 
-    def _plant(self, egraph: EGraph, program: Graph | None = None) -> None:
-        """A new tree, at prices as they are known by now; `program` is one that the e-graph holds."""
+    def _plant(self, egraph: EGraph) -> None:
+        """A new tree, at prices as they are known by now."""
         how = self._options.reward
         growing: IncrementalExtraction | FreshExtraction
         if how in ("shared", "joint"):
-            growing = IncrementalExtraction(egraph, self._prices, how == "joint", program)
+            growing = IncrementalExtraction(egraph, self._prices, how == "joint")
         else:
             growing = FreshExtraction(egraph, self._prices, WAYS[how], SOLVER)
         found = growing.best()
@@ -228,7 +228,7 @@ class Searching:
         if self._least is None or not self._least[1].cost < self._planted * (1 - LESS):
             return False
         known = self._least[1].cost
-        self._plant(kept(*self._least, self._start.graph), program_of(*self._least))
+        self._plant(kept(*self._least, self._start.graph))
         # whatever the new tree begins with: the next one takes a gain
         self._planted = min(self._planted, known)
         return self._root is not None
@@ -472,4 +472,4 @@ class Searching:
             unions += rewrite.state(child, fact, rewrite.placed(child, leaves))
         child.rebuild()
         capped = frozenset({Cap.MATCHES}) if len(told) > most else frozenset()
-        return child, StepOutcome(len(told), len(taken), unions, capped), ()
+        return child, StepOutcome(len(taken), unions, capped), ()
