@@ -19,13 +19,12 @@ from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import Term, inputs, values
 from dslc.ir.dtype import DType
 from dslc.ir.graph import input_value
-from dslc.prove.evidence.dependencies import current
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import LOCK, own_evidence, read_lock, write_lock
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
-from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
+from dslc.prove.verdict import PROVERS, RuleVerdict, Verdict
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.library import Rules, load_many
 from dslc.syntax.printer import format_source
@@ -36,11 +35,6 @@ from dslc.version import __version__
 LIMIT = 4.0  #: seconds, counted in steps, after which the exact prover stops
 SMALL = 3  #: operators of a rule that gets all of that; larger ones, of which there are most, get half
 BACKSTOP = 4.0  #: how many times as long, by its processor time, a process may take before it is ended
-LAWS = 50  #: milliseconds for the laws, for each second of the limit
-
-#: a cheap refutation first; the laws are asked only where the exact prover is undecided
-_FIRST: tuple[ProverName, ...] = ("field", "exact")
-_SECOND: tuple[ProverName, ...] = ("axioms",)
 
 
 class Proofs:
@@ -54,9 +48,8 @@ class Proofs:
         self._workers = Workers(rules, workers, BACKSTOP * limit)
         self._number = 0
         self._cache = None if cache is None else own_evidence(cache)
-        #: rules that were given to the provers, by the name of their task, and what has been answered of each
+        #: rules that were given to the provers, by the name of their task
         self._asked: dict[str, GeneralRule] = {}
-        self._answered: dict[str, list[Verdict]] = {}
         #: the rules of `_asked`; the verdicts of those that are done
         self._begun: set[GeneralRule] = set()
         self._done: dict[GeneralRule, RuleVerdict] = {}
@@ -108,7 +101,7 @@ class Proofs:
         text = rule_text(self._rules, rule, name, operators)
         short = tuple(operators.items())
         seconds = self._limit if rule.size <= SMALL else self._limit / 2
-        task = Task(name, _FIRST, self._seed, int(self._limit * LAWS), seconds, small=False, text=text, operators=short)
+        task = Task(name, PROVERS, self._seed, seconds, small=False, text=text, operators=short)
         self._asked[name] = rule
         self._begun.add(rule)
         self._workers.submit([task])
@@ -118,21 +111,14 @@ class Proofs:
             self._take(task, answered)
 
     def _take(self, task: Task, answered: Sequence[Verdict]) -> None:
-        rule = self._asked[task.rule]
-        verdicts = self._answered.setdefault(task.rule, [])
-        verdicts.extend(answered)
-        if _open(verdicts) and not any(one.prover in _SECOND for one in verdicts):
-            self._workers.submit([replace(task, provers=_SECOND)])
-            return
-        del self._asked[task.rule], self._answered[task.rule]
-        self._done[rule] = self._concluded(rule, verdicts)
+        rule = self._asked.pop(task.rule)
+        self._done[rule] = self._concluded(rule, answered)
         if self._cache is not None:
             self._cache.put([self._done[rule]])
 
     def _known(self, rule: GeneralRule) -> RuleVerdict | None:
         sub = definition(self._rules, rule)
-        found = None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
-        return found if found is not None and current(self._rules, found) else None
+        return None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
 
     def _concluded(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> RuleVerdict:
         sub = definition(self._rules, rule)
@@ -163,13 +149,6 @@ def write_proofs(path: Path, names: Mapping[GeneralRule, str], verdicts: Mapping
     library = next(iter(own.values())).module.library
     others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] != library}
     return write_lock(beside, {**others, **new})
-
-
-def _open(verdicts: Sequence[Verdict]) -> bool:
-    """Return whether neither a difference was found nor a proof."""
-    if any(one.answer == "differs" for one in verdicts):
-        return False
-    return not any(one.prover == "exact" and one.answer == "equal" for one in verdicts)
 
 
 # ---- The library that a generation writes: formatted, documented, with a test for each rule and the statisti--------

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import EMPTY, Lock, lock_path, own_evidence, read_lock, shipped
 from dslc.prove.run.conclusion import conclude
-from dslc.prove.run.provers import in_turn, prover_verdict
-from dslc.prove.verdict import ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
+from dslc.prove.run.worker import Task, answered
+from dslc.prove.verdict import PROVERS, RuleVerdict, Status, TypeStatus
 from dslc.semantics.definitions import NO_TRAITS, PropertyDef, SubstitutionDef, Traits
 from dslc.semantics.library import Rules, rules_cache
 
@@ -31,14 +30,9 @@ def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> TypeStatus:
     """
     found = _known_basis(rules, law, locks)
     if found is None:
-
-        def ask(prover: ProverName, without: Collection[Types]) -> Verdict:
-            return prover_verdict(rules, law, prover, seconds=SECONDS, without=without)
-
-        # the provers that need no other law
-        verdict = conclude(rules, law, list(in_turn(("field", "exact"), ask)))
+        verdict = conclude(rules, law, list(answered(rules, Task(law.name, PROVERS, seconds=SECONDS))))
         if verdict.status in {"proved", "refuted"}:
-            # nothing that another prover says changes these
+            # with more time the others may become more
             own_evidence().put([verdict])
         found = rules_cache(rules, "basis")[law.name, locks] = TypeStatus(verdict.status, verdict.reason)
     return found
@@ -53,18 +47,10 @@ def _known_basis(rules: Rules, law: PropertyDef, locks: bool) -> TypeStatus | No
     return found
 
 
-def note(rules: Rules, known: Iterable[tuple[str, Status, str]]) -> None:
-    """Keeps for the run what was found of laws, by name: status and reason."""
-    cache = rules_cache(rules, "basis")
-    for name, status, reason in known:
-        cache[name, False] = TypeStatus(status, reason)
-
-
 def known_verdict(rules: Rules, law: PropertyDef, locks: bool = False) -> RuleVerdict | None:
     """The verdict on a law from before: by this user, or (`locks`) in a lock beside it that is believed; None where nothing was."""
     digest = rule_digest(rules, law)
-    own = own_evidence().get(law.name, digest) or (believed_lock(rules, law).of(law.name, digest) if locks else None)
-    return own if own is not None and current(rules, own) else None
+    return own_evidence().get(law.name, digest) or (believed_lock(rules, law).of(law.name, digest) if locks else None)
 
 
 def trust_locks(rules: Rules, trusted: bool) -> None:
@@ -92,30 +78,7 @@ def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[R
     """The written verdict on a rule or law as it stands, and whether it counts: as dslc's word or this user's proof."""
     digest = rule_digest(rules, definition)
     counts = believed_lock(rules, definition).of(definition.name, digest) or own_evidence().get(definition.name, digest)
-    if counts is not None and current(rules, counts, loaded=False):
-        return counts, True
-    return read_lock(lock_path(definition)).of(definition.name, digest), False
-
-
-def resting(rules: Rules, verdict: RuleVerdict, known: Mapping[str, RuleVerdict]) -> RuleVerdict:
-    """A verdict with the laws, too, on which its laws rest: of `known` verdicts, or of this user's own."""
-    rests = dict(verdict.rests)
-    for name, _ in verdict.rests:
-        law = known.get(name) or known_verdict(rules, rules.laws[name])
-        rests.update(law.rests if law is not None else ())
-    return replace(verdict, rests=tuple(rests.items()))
-
-
-def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
-    """Return whether the laws from which a verdict follows are as they were. `loaded`: all of them have to be among the rules."""
-    for name, digest in verdict.rests:
-        law = rules.laws.get(name)
-        if law is None:
-            if loaded:
-                return False
-        elif rule_digest(rules, law) != digest:
-            return False
-    return True
+    return counts or read_lock(lock_path(definition)).of(definition.name, digest), counts is not None
 
 
 def settle_traits(rules: Rules, operator: str = "", until: Deadline = FOREVER) -> None:

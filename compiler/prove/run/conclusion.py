@@ -50,11 +50,8 @@ def conclude(
     status = max((one.status for one in statuses.values()), key=STATUSES.index)
     reasons = {types: one.reason for types, one in statuses.items() if one.status == status and one.reason}
     reason = "; ".join(dict.fromkeys(reasons.values()))
-    exact, axioms = ({one.prover: one for one in verdicts}.get(prover) for prover in ("exact", "axioms"))
-    laws = axioms.rests if axioms is not None and (exact is None or exact.answer != "equal") else ()
-    rests = tuple((law, rule_digest(rules, rules.laws[law])) for law in laws)
     own = digest or rule_digest(rules, definition)
-    return RuleVerdict(definition.name, status, tuple(verdicts), own, reason, by_type, rests)
+    return RuleVerdict(definition.name, status, tuple(verdicts), own, reason, by_type)
 
 
 def _status(definition: Definition, by: dict[ProverName, Verdict], refuting: Verdict | None) -> tuple[Status, str]:
@@ -63,19 +60,13 @@ def _status(definition: Definition, by: dict[ProverName, Verdict], refuting: Ver
     if isinstance(definition, SubstitutionDef) and definition.syntax.partial:
         field = by.get("field")
         return "undecided", field.reason if field is not None else "partial"
-    exact, axioms, field = by.get("exact"), by.get("axioms"), by.get("field")
+    exact, field = by.get("exact"), by.get("field")
     if exact is not None and exact.answer == "equal":
         return ("bounded", exact.scope) if exact.scope else ("proved", "")
-    if axioms is not None and axioms.answer == "equal":
-        undecided = f", where the exact prover says: {exact.reason}" if exact is not None else ""
-        if axioms.weakest == "trusted":
-            return "trusted", f"follows from laws that are trusted: {', '.join(axioms.rests)}"
-        bound = f" ({axioms.scope})" if axioms.scope else ""
-        return "bounded", f"follows from the laws that the axioms prover holds{bound}{undecided}"
     trusted = trusted_reason(definition)
     if trusted is not None:
         return "trusted", trusted
-    reason = next((one.reason for one in (exact, field, axioms) if one is not None and one.reason), "")
+    reason = next((one.reason for one in (exact, field) if one is not None and one.reason), "")
     if field is not None and field.answer == "equal":
         return "tested", reason
     return "undecided", reason
