@@ -151,7 +151,7 @@ def _uncovered(rules: Rules, sub: SubstitutionDef, types: Types) -> str:
     """The reason for which a rule has no cover, the same for all types; empty where it has one, or no instance."""
     if not sub.syntax.partial and not tells_types_apart(sub):
         try:
-            instance_set(rules, sub, types=types)
+            instance_set(rules, sub, "symbolic", types)
         except Uncovered as problem:
             return "" if problem.vacant else str(problem)
     return ""
@@ -227,6 +227,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     together = Effort(TOGETHER * seconds)
     both_ways = sub.syntax.arrow == "<=>"
     on_cover = partial(_on_cover, rules, both_ways=both_ways)
+    numbered = partial(with_numbers, sub)
     if sub.syntax.partial:
         found = Verdict("exact", "skipped", reason="partial: the sides may differ")
     else:
@@ -243,16 +244,12 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
                 return replace(found, milliseconds=milliseconds_since(began))
             if covered.unknown_steps:
                 within = Effort(TOGETHER * brief)
-                found = on_cover(covered, brief, within, most_open=1)
-                if found.places:
-                    found = (
-                        with_numbers(sub, covered, lambda fewer: on_cover(fewer, brief, within, most_open=1)) or found
-                    )
-            if not covered.unknown_steps or found.answer == "unknown":
-                covered = instance_set(rules, sub, types=types)
-                found = on_cover(covered, seconds, together)
-            if found.places:
-                found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, seconds, together)) or found
+                found = numbered(covered, lambda some: on_cover(some, brief, within, most_open=1))
+                if found.answer == "unknown":
+                    covered = instance_set(rules, sub, types=types)
+                    found = numbered(covered, lambda some: on_cover(some, seconds, together))
+            else:
+                found = numbered(covered, lambda some: on_cover(some, seconds, together))
             if found.answer == "unknown" and covered.unknown_integers:
                 numbers = on_cover(
                     instance_set(rules, sub, "attributes", types), seconds, Effort(TOGETHER * brief), most_open=1
