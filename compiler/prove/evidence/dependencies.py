@@ -9,7 +9,7 @@ from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import EMPTY, Lock, lock_path, own_evidence, read_lock, shipped
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task, answered
-from dslc.prove.verdict import PROVERS, RuleVerdict, Status, TypeStatus
+from dslc.prove.verdict import PROVERS, RuleVerdict, Status
 from dslc.semantics.definitions import NO_TRAITS, PropertyDef, SubstitutionDef, Traits
 from dslc.semantics.library import Rules, rules_cache
 
@@ -22,35 +22,27 @@ _TRAITS = ("associative", "commutative", "idempotent", "involution", "identity",
 SECONDS = 10.0  #: seconds for one law that is looked at on the way
 
 
-def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> TypeStatus:
-    """The status of a law: from this run, from the user's own proofs, else by proving it now.
-
-    Args:
-        locks: whether a `dslc.lock` beside the law that is believed counts, too (`believed_lock`).
-    """
-    found = _known_basis(rules, law, locks)
-    if found is None:
-        verdict = conclude(rules, law, list(answered(rules, Task(law.name, PROVERS, seconds=SECONDS))))
-        if verdict.status in {"proved", "refuted"}:
-            # with more time the others may become more
-            own_evidence().put([verdict])
-        found = rules_cache(rules, "basis")[law.name, locks] = TypeStatus(verdict.status, verdict.reason)
-    return found
+def _proved(rules: Rules, law: PropertyDef) -> None:
+    """Proves a law now, as far as a short time is enough."""
+    verdict = conclude(rules, law, list(answered(rules, Task(law.name, PROVERS, seconds=SECONDS))))
+    if verdict.status in {"proved", "refuted"}:
+        # with more time the others may become more
+        own_evidence().put([verdict])
+    rules_cache(rules, "basis")[law.name] = verdict.status
 
 
-def _known_basis(rules: Rules, law: PropertyDef, locks: bool) -> TypeStatus | None:
-    """As `basis`, but without a proof."""
-    known = rules_cache(rules, "basis")
-    found: TypeStatus | None = known.get((law.name, False)) or (known.get((law.name, True)) if locks else None)
-    if found is None and (verdict := known_verdict(rules, law, locks)) is not None:
-        found = known[law.name, locks] = TypeStatus(verdict.status, verdict.reason)
-    return found
+def _known_status(rules: Rules, law: PropertyDef) -> Status | None:
+    """The status of a law: from this run, from the user's own proofs, or a lock beside it that is believed."""
+    known: dict[str, Status] = rules_cache(rules, "basis")
+    if law.name not in known and (verdict := known_verdict(rules, law)) is not None:
+        known[law.name] = verdict.status
+    return known.get(law.name)
 
 
-def known_verdict(rules: Rules, law: PropertyDef, locks: bool = False) -> RuleVerdict | None:
-    """The verdict on a law from before: by this user, or (`locks`) in a lock beside it that is believed; None where nothing was."""
+def known_verdict(rules: Rules, law: PropertyDef) -> RuleVerdict | None:
+    """The verdict on a law from before: by this user, or in a lock beside it that is believed; None where nothing was."""
     digest = rule_digest(rules, law)
-    return own_evidence().get(law.name, digest) or (believed_lock(rules, law).of(law.name, digest) if locks else None)
+    return own_evidence().get(law.name, digest) or believed_lock(rules, law).of(law.name, digest)
 
 
 def trust_locks(rules: Rules, trusted: bool) -> None:
@@ -85,8 +77,8 @@ def settle_traits(rules: Rules, operator: str = "", until: Deadline = FOREVER) -
     """Proves the laws behind traits of which nothing is known yet, of one operator or of all: before something is matched."""
     for law in rules.laws.values():
         about = law.trait is not None and operator in ("", law.trait[0])
-        if law.trait and about and not until.over and _known_basis(rules, law, True) is None:
-            basis(rules, law, locks=True)
+        if law.trait and about and not until.over and _known_status(rules, law) is None:
+            _proved(rules, law)
             rules_cache(rules, "held traits").pop(law.trait[0], None)
 
 
@@ -105,8 +97,7 @@ def proved_traits(rules: Rules, operator: str) -> Traits:
         known: set[str] = set()
         for law in rules.laws.values():
             if law.trait is not None and law.trait[0] == operator:
-                one = _known_basis(rules, law, True)
-                known |= {law.trait[1]} if one is not None and one.status in CARRYING else set()
+                known |= {law.trait[1]} if _known_status(rules, law) in CARRYING else set()
         kept = {name: getattr(stated if name in known else NO_TRAITS, name) for name in _TRAITS}
         found = cache[operator] = replace(stated, **kept, absorbing=None)
     return found

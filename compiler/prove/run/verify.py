@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -89,9 +89,8 @@ def verify(
         definitions = [one for one in definitions if one.name in wanted]
     digests = {one.name: rule_digest(rules, one) for one in definitions}
     # an answer of some provers only is not what a lock promises
-    locks = _Locks(
-        rules, lock if set(provers) == set(PROVERS) else None, limit, notes if notes is not None else [], trust
-    )
+    where = lock if set(provers) == set(PROVERS) else None
+    locks = _Locks(rules, where, limit, [] if notes is None else notes, trust)
     found: dict[str, RuleVerdict] = {} if into is None else into
     old = ((one.name, locks.of(one, digests[one.name])) for one in definitions)
     found.update((name, verdict) for name, verdict in old if verdict is not None)
@@ -114,51 +113,54 @@ def verify(
     return tuple(found[one.name] for one in definitions)
 
 
+@dataclass(slots=True)
 class _Locks:
     """The locks of a run, read when first asked for."""
 
-    def __init__(
-        self, rules: Rules, where: Path | Literal["beside"] | None, limit: float, notes: list[str], trust: bool = False
-    ) -> None:
-        self._rules, self._where, self._limit, self._notes, self._trust = rules, where, limit, notes, trust
-        self._read: dict[Path, Lock] = {}
-        self._own = own_evidence()
+    rules: Rules
+    where: Path | Literal["beside"] | None
+    limit: float
+    notes: list[str]
+    trust: bool
+    read: dict[Path, Lock] = field(default_factory=dict)
 
     def of(self, definition: Definition, digest: str) -> RuleVerdict | None:
-        if self._where is None:
+        if self.where is None:
             return None
-        path = lock_path(definition) if self._where == "beside" else self._where
-        if path not in self._read:
-            self._read[path] = read_lock(path)
-            if self._read[path].problem:
-                self._notes.append(f"{self._read[path].problem}; its rules are proved again")
+        path = self._path(definition)
+        if path not in self.read:
+            self.read[path] = read_lock(path)
+            if self.read[path].problem:
+                self.notes.append(f"{self.read[path].problem}; its rules are proved again")
         # anyone may have written the lock: it is believed where it is trusted; what was proved here is in the user's own cache
-        own = self._own.get(definition.name, digest)
-        known = own and Lock({definition.name: own}).of(definition.name, digest, self._limit)
-        if known is None and self._trust:
-            known = self._read[path].of(definition.name, digest, self._limit)
+        own = own_evidence().get(definition.name, digest)
+        known = own and Lock({definition.name: own}).of(definition.name, digest, self.limit)
+        if known is None and self.trust:
+            known = self.read[path].of(definition.name, digest, self.limit)
         return known
+
+    def _path(self, definition: Definition) -> Path:
+        return self.where if isinstance(self.where, Path) else lock_path(definition)
 
     def keep(self, verdict: RuleVerdict) -> None:
         """Notes what was proved just now as the user's own evidence."""
-        if self._where is not None:
-            self._own.put([verdict])
+        if self.where is not None:
+            own_evidence().put([verdict])
 
     def write(self, found: dict[str, RuleVerdict]) -> None:
         """Verdicts of this run beside those of rules that it did not concern; none of rules that are gone."""
-        if self._where is None:
+        if self.where is None:
             return
-        present = {*self._rules.substitutions, *self._rules.laws}
-        libraries = {module.library for module in self._rules.modules}
-        for path, lock in self._read.items():
+        present = {*self.rules.substitutions, *self.rules.laws}
+        libraries = {module.library for module in self.rules.modules}
+        for path, lock in self.read.items():
             if installed(path):
                 continue
             kept = {k: v for k, v in lock.verdicts.items() if k in present or k.rpartition(".")[0] not in libraries}
-            beside = self._where == "beside"
-            kept |= {k: v for k, v in found.items() if not beside or lock_path(definition_of(self._rules, k)) == path}
+            kept |= {k: v for k, v in found.items() if self._path(definition_of(self.rules, k)) == path}
             note = write_lock(path, kept)
             if note:
-                self._notes.append(note)
+                self.notes.append(note)
 
 
 def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
@@ -180,7 +182,7 @@ def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic
 
     A law with mistakes, or about operators with some (`mistake_in`), is no matter of this.
     """
-    known = known_verdict(rules, law, locks=True)
+    known = known_verdict(rules, law)
     if known is not None and known.status != "refuted":
         return []
     digest = rule_digest(rules, law)
