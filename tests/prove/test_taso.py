@@ -69,3 +69,14 @@ def test_merged_dimensions_of_other_sizes_are_another_expression() -> None:
 
     assert isinstance(compare([repeated(scaled(6), 2, 3)], [repeated(scaled(2, 3), 2, 3)]), Equal)
     assert not isinstance(compare([repeated(scaled(6), 2, 3)], [repeated(scaled(2, 3), 3, 2)]), Equal)
+
+
+def test_one_expression_in_two_types_is_two() -> None:
+    """What is doubled in 8 bits wraps around, and in 64 bits does not."""
+    narrow, wide = (scope_value(Scope((3,), num(100), dtype), ()) for dtype in (DType.I8, DType.I64))
+
+    def large(value: Value) -> Value:
+        element = read(0, (traversal(0),))
+        return scope_value(Scope((3,), apply(">", apply("+", element, element), num(150)), DType.BOOL), (value,))
+
+    assert not isinstance(compare([large(wide)], [large(narrow)]), Equal)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dslc.analysis.isl import GivenUp, limited
-from dslc.ir.graph import Input, Scope, ScopeNode, Value
+from dslc.ir.graph import Input, ScopeNode, Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, walk
 from dslc.prove.exact.affine import NotAffine, digits
 from dslc.prove.exact.answers import Answer, Differs, Equal, Undecided, presumed
@@ -59,9 +59,11 @@ def compare(
     def answer() -> Answer:
         try:
             comparison = _Comparison(posed(left, right, conditions, effort), effort, reflexive)
-            ones, others = zip(*map(_inside, left, right), strict=True)
-            if (*ones, *others) != (*left, *right):
+            pairs = list(zip(left, right, strict=True))
+            inside = [_inside(*pair) for pair in pairs]
+            if inside != pairs:
                 # chains of windows are hard as a whole
+                ones, others = zip(*inside, strict=True)
                 within = compare(ones, others, conditions, seconds / 4, effort.part(seconds / 4), reflexive)
                 if isinstance(within, Equal):
                     return within
@@ -92,16 +94,17 @@ def compare(
 def _inside(left: Value, right: Value) -> tuple[Value, Value]:
     """The only operands in which two outputs of equal shape differ where one expression makes both: they are equal if these are."""
     one, other = left.node, right.node
-    if isinstance(one, ScopeNode) and isinstance(other, ScopeNode) and _meaning(one.scope) == _meaning(other.scope):
+    if isinstance(one, ScopeNode) and isinstance(other, ScopeNode) and _meaning(one) == _meaning(other):
         differing = {pair for pair in zip(one.args, other.args, strict=True) if pair[0] != pair[1]}
         if len(differing) == 1:
             return next(iter(differing))
     return left, right
 
 
-def _meaning(scope: Scope) -> tuple[object, ...]:
-    """An expression, with its sizes only where they say which iterators make up a position: others are those of the shape."""
-    return scope.body, scope.dtype, scope.groups and (scope.groups, scope.extents)
+def _meaning(node: ScopeNode) -> tuple[object, ...]:
+    """An expression and its types, with sizes only where they say which iterators make up a position: others are of the shape."""
+    scope, types = node.scope, [arg.type.dtype for arg in node.args]
+    return scope.body, scope.dtype, types, scope.groups and (scope.groups, scope.extents)
 
 
 def difference(
