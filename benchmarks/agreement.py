@@ -26,9 +26,8 @@ import numpy as np
 
 from benchmarks.edited import KINDS, Edited, sampled
 from dslc.interpret.check_rule import CaseOutcome, check_substitution
-from dslc.prove.axioms.prover import AxiomProver
-from dslc.prove.run.provers import PROVERS, prover_verdict, subjects
-from dslc.prove.verdict import ProverName, Verdict
+from dslc.prove.run.provers import prover_verdict, subjects
+from dslc.prove.verdict import PROVERS, ProverName, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load
 
@@ -89,22 +88,10 @@ def row(
         shown = outcome.diagnostics[0].counterexample or outcome.diagnostics[0].message
     verdicts = []
     for prover in provers:
-        axioms = _axioms().verdict if prover == "axioms" else None
-        found: Any = limited(
-            functools.partial(prover_verdict, rules, sub, prover, seed=seed + 1, axioms=axioms, small=False), seconds
-        )
-        if not isinstance(found, Verdict):
-            found = Verdict(prover, "unknown", reason=found)
-            if axioms is not None:
-                # what was asked last may still be answered: the next question needs a solver of its own
-                _axioms.cache_clear()
-        verdicts.append(found)
+        ask = functools.partial(prover_verdict, rules, sub, prover, seed=seed + 1, small=False)
+        found: Any = limited(ask, seconds)
+        verdicts.append(found if isinstance(found, Verdict) else Verdict(prover, "unknown", reason=found))
     return Row(sub.name, kind, edit, interpreter, tuple(verdicts), shown)
-
-
-@functools.cache
-def _axioms() -> AxiomProver:
-    return AxiomProver(milliseconds=1000)
 
 
 def limited(work: Any, seconds: float) -> Any:

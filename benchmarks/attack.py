@@ -28,13 +28,12 @@ from benchmarks.attacking import Attack, Broken, Claimed
 from dslc.errors import DslcError
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import lock_path, read_lock
-from dslc.prove.laws import load_with_laws
 from dslc.prove.run.provers import Definition, subjects
 from dslc.prove.run.verify import chosen, verify
 from dslc.prove.run.worker import definition_of
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.installed import BUILTIN
-from dslc.semantics.library import Rules, modules_of
+from dslc.semantics.library import Rules, load_many, modules_of
 
 
 @dataclass
@@ -165,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # files are read apart from each other: those of one folder may define the same names
     for given in names:
         try:
-            rules = load_with_laws([given])
+            rules = load_many([given])
         except DslcError as problem:
             print(f"{given}: {problem}", file=sys.stderr)
             return 2

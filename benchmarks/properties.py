@@ -3,8 +3,7 @@
     python -m benchmarks.properties [--seconds 600] [--workers 2] [--library taso]
 
 Each property is proved for all sizes by the exact prover; independently of it, as identities of polynomials on every shape up to
-2x2x2x2, and modulo 2^31 - 1 at random elements on the shapes up to 4x4x4x4 that the time allows (the rest is counted). Last,
-whether the properties are consistent, and whether one follows from the others.
+2x2x2x2, and modulo 2^31 - 1 at random elements on the shapes up to 4x4x4x4 that the time allows (the rest is counted).
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.axiom_checks import collapse, redundant
 from benchmarks.small_shapes import SmallShapes, Tally, check
-from dslc.prove.axioms.prover import AxiomProver, law_theory
 from dslc.prove.laws import law_substitutions
 from dslc.prove.run.provers import prover_verdict
 from dslc.prove.verdict import Verdict
@@ -85,7 +82,6 @@ def main() -> None:
         wall = time.perf_counter() - began
     _table(names, exact, small, [large[k] for k in range(len(names))])
     print(f"\nup to 4x4x4x4: {wall:.0f} s on {options.workers} workers")
-    _together(rules, laws_of(rules, options.library))
 
 
 def _table(names: list[str], exact: list[Verdict], small: list[Tally], large: list[Tally]) -> None:
@@ -112,20 +108,6 @@ def _table(names: list[str], exact: list[Verdict], small: list[Tally], large: li
     print(
         f"wrong: {len(wrong)}; probability of any error there, without unknown functions: {sum(t.error_bound for t in large):.1e}"
     )
-
-
-def _together(rules: Rules, laws: list[PropertyDef]) -> None:
-    theory = law_theory(rules, laws)
-    forced = collapse(theory, 10_000)
-    answer = "unknown" if forced.used is None else "proved"
-    print(f"two arbitrary tensors equal: {answer} after {forced.instances} instances of {len(theory.axioms)} axioms")
-    print(
-        "consistent, as all of them hold in the interpreter on every shape above"
-        if forced.used is None
-        else "INCONSISTENT"
-    )
-    following = list(redundant(AxiomProver(laws), rules, laws))
-    print(f"redundant: {len(following)}" + "".join(f"\n  {name} {reason}" for name, reason in following))
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ class StageLayout:
         """Index of a part's element in a tensor that holds all of it."""
         extents = sizes(part)
         index, at = [], 0
-        for count in part.scope.groups or (1,) * len(extents):
+        for count in part.scope.iterator_counts:
             whole = const(0)
             for k in range(at, at + count):
                 whole = whole * extents[k] + iters[part.scope.iters[k]]

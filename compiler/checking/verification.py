@@ -15,12 +15,11 @@ from dslc.interpret.check import check_bounds, check_sides
 from dslc.prove.derivations import verify_derivation
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.guards import find_guards, guard_diagnostics
-from dslc.prove.laws import load_with_laws
 from dslc.prove.run.conclusion import diagnostic_of
-from dslc.prove.run.provers import PROVERS, exact_verdict
+from dslc.prove.run.provers import exact_verdict
 from dslc.prove.run.verify import Progress, chosen, mistake_in, verify
 from dslc.prove.run.worker import definition_of
-from dslc.prove.verdict import ProverName, RuleVerdict
+from dslc.prove.verdict import PROVERS, ProverName, RuleVerdict
 from dslc.semantics.check import check
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.installed import BUILTIN
@@ -61,7 +60,7 @@ class Verification:
 
     def run(self, told: Progress | None = None) -> None:
         """Proves, and notes verdicts as they come."""
-        self.rules = rules = load_with_laws(self.names)
+        self.rules = rules = load_many(self.names)
         every = _chosen(rules, self.names, self.patterns)
         self.chosen = rest = [name for name in every if name not in rules.derivations]
         self.findings += (mistakes := _mistakes(rules, self.names))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command("verify")
 @argument("names", nargs=-1, metavar="[FILE|LIBRARY]...")
 @option(
-    "--prover", "provers", multiple=True, type=click.Choice(["exact", "axioms", "field"]),
+    "--prover", "provers", multiple=True, type=click.Choice(["exact", "field"]),
     help="Ask only this prover; may be repeated.",
 )  # fmt: skip
 @option("--rule", "patterns", multiple=True, metavar="NAME", help="Only this rule or law; `conv*` is a pattern.")
@@ -191,10 +191,8 @@ def _table(verdicts: Sequence[RuleVerdict]) -> None:
         said = verdict.types_text
         reason = verdict.reason if len(verdict.reason) < 90 else verdict.reason[:87] + "..."
         reason = f"{said}: {reason}" if said and reason else said or reason
-        rows.append(
-            (verdict.rule, verdict.status, *(times.get(one, "") for one in ("field", "exact", "axioms")), reason)
-        )
-    print_table(("rule", "status", "field ms", "exact ms", "axioms ms", "reason"), rows)
+        rows.append((verdict.rule, verdict.status, *(times.get(one, "") for one in ("field", "exact")), reason))
+    print_table(("rule", "status", "field ms", "exact ms", "reason"), rows)
 
 
 def _told(bar: CommandBar) -> Progress:

@@ -57,7 +57,7 @@ def summed_of(scope: Scope, views: Sequence[StridedView], result: StridedView) -
         return None
     written: dict[Iter, int] = {}
     at = 0
-    for axis, count in enumerate(scope.groups or (1,) * len(scope.extents)):
+    for axis, count in enumerate(scope.iterator_counts):
         step = result.strides[axis]
         for it in reversed(scope.iters[at : at + count]):
             written[it] = step

@@ -274,7 +274,7 @@ class Matching:
             return Miss(MissReason.TYPES, str(problem))
         if made.type.dtype is not self.view.dtype:
             return Miss(MissReason.TYPES, f"{made.type.dtype} instead of {self.view.dtype}")
-        groups = pattern.scope.groups or (1,) * len(pattern.scope.iters)
+        groups = pattern.scope.iterator_counts
         if len(made.type.shape) != len(groups):
             return Miss(MissReason.SIZES)
         index: list[Scalar] = []

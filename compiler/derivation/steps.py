@@ -278,7 +278,7 @@ def _original(value: Value) -> Value:
     single = {it: num(0) for it, extent in scope.axes if extent == 1}
     place: list[Scalar] = []
     iters = iter(scope.axes)
-    for count in scope.groups or (1,) * len(scope.iters):
+    for count in scope.iterator_counts:
         position: Scalar = num(0)
         for _ in range(count):
             it, extent = next(iters)

@@ -18,14 +18,13 @@ from dslc.foreign.duplicates import equation
 from dslc.foreign.translation import Translation, definition, operators
 from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.prove.counterexample import text_of
-from dslc.prove.evidence.dependencies import current
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import Lock, keep_verdicts, own_evidence, stamp
 from dslc.prove.guards import SEARCHED
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
-from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict, Verdict
+from dslc.prove.verdict import PROVERS, RELIABLE, RuleVerdict, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.store import Store
 from dslc.syntax.printer import format_source
@@ -229,16 +228,12 @@ LARGE = 64  #: number of a rule above which its arrays are large
 MOST_OPEN = 4  #: readings that no prover decides, each of which may take the whole limit
 LOOK = 0.05  #: seconds between looks at the clock in a run with a time limit
 
-_EXACT_FIRST: tuple[tuple[ProverName, ...], ...] = (("field", "exact"), ("axioms",))
-_LAWS_FIRST: tuple[tuple[ProverName, ...], ...] = (("field", "axioms"), ("exact",))
-
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """Provers to be asked about a reading; the answer is their verdicts. With `guards`, it is one that holds guards."""
+    """A reading that provers are asked about; the answer is their verdicts. With `guards`, it is one that holds guards."""
 
     reading: Translation
-    provers: tuple[ProverName, ...]
     guards: bool = False
 
 
@@ -335,8 +330,8 @@ class Deciding:
         self._running[name] = steps
         reading = wanted.reading
         names = tuple((f"{place.partition('.')[0]}.{op}", _called(place, op)) for place, op in reading.operators)
-        milliseconds = int(self._limit * 1e3) // 10
-        task = Task(name, wanted.provers, 0, milliseconds, guards=wanted.guards, text=reading.text, operators=names)
+        provers = ("field",) if wanted.guards else PROVERS
+        task = Task(name, provers, guards=wanted.guards, text=reading.text, operators=names)
         self._workers.submit([task])
 
     def _steps(self, one: Pending, given: RuleVerdict | None, key: object = None) -> _Steps:
@@ -379,17 +374,12 @@ class Deciding:
         return verdict if verdict.status in RELIABLE else None
 
     def _proved(self, reading: Translation) -> Generator[_Ask, list[Verdict], RuleVerdict]:
-        """Chains of windows follow from the laws in milliseconds where they do; of the others the exact prover knows more."""
+        """The verdict on a reading, from before or from the provers."""
         digest = digest_of(reading)
         known = self._kept.verdict(digest)
         if known:
             return known
-        verdicts: list[Verdict] = []
-        stages = _LAWS_FIRST if reading.chained else _EXACT_FIRST
-        for provers in stages:
-            verdicts += yield _Ask(reading, provers)
-            if any(one.answer == "differs" or (one.answer == "equal" and one.prover != "field") for one in verdicts):
-                break
+        verdicts = yield _Ask(reading)
         try:
             verdict = conclude(self._rules, definition(self._rules, reading, self._library), verdicts, digest)
         except DslcError as problem:  # the provers disagree: the rule does not enter, and the others are decided
@@ -402,7 +392,7 @@ class Deciding:
         digest = digest_of(reading)
         guards = self._kept.guards(digest)
         if guards is None:
-            (found,) = yield _Ask(reading, ("field",), guards=True)
+            (found,) = yield _Ask(reading, guards=True)
             guards = found.guards
             # one that was stopped says nothing of the next run
             if found.reason == SEARCHED:
@@ -460,11 +450,7 @@ class KeptVerdicts:
 
     def verdict(self, digest: str) -> RuleVerdict | None:
         found = self._proofs.get(_NAME, digest) if self._proofs else None
-        return (
-            None
-            if found is None or not current(operators(), found)
-            else Lock({_NAME: found}).of(_NAME, digest, self._limit)
-        )
+        return Lock({_NAME: found}).of(_NAME, digest, self._limit) if found else None
 
     def keep(self, verdict: RuleVerdict) -> None:
         # a process that ran out of memory says nothing of the next run

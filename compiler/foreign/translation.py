@@ -66,7 +66,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 class Translation:
     """The text of a substitution, and the operators it names: (file that defines it, name).
 
-    `guard`: what the file does not say. `chained`: windows of windows or enlarged kernels, over which the exact prover takes long.
+    `guard`: what the file does not say.
     """
 
     name: str
@@ -74,7 +74,6 @@ class Translation:
     operators: tuple[tuple[str, str], ...]
     mode: Mode
     guard: str = ""
-    chained: bool = False
 
     def guarded(self, guard: str) -> Translation:
         """The rule under a further condition."""
@@ -170,8 +169,7 @@ class _Writer:
         lines += ["  =>", *(f"  {line}" for line in right)]
         tags = self._tags()
         lines += [f"  tags {', '.join(tags)}"] if tags else []
-        text, chained = "\n".join([*lines, "}"]), any(map(_chained, self.rule.sides))
-        return Translation(self.name, text, tuple(self.used), self.typing.mode, chained=chained)
+        return Translation(self.name, "\n".join([*lines, "}"]), tuple(self.used), self.typing.mode)
 
     # ---- names -------------------------------------------------------------------------------------------------
 
@@ -448,22 +446,6 @@ def tensor_names(rule: ForeignRule) -> dict[int, str]:
 def _depth(text: str) -> int:
     """The depth to which brackets are nested."""
     return max(itertools.accumulate((char in "([") - (char in ")]") for char in text), default=0)
-
-
-def _chained(side: Operators) -> bool:
-    """Return whether a convolution or pooling reads what another has computed, or a kernel of any size is enlarged."""
-    if any(op.kind == "enlarge" for op in side):
-        return True
-    behind: set[int] = set()
-    for at, op in enumerate(side):
-        windows = op.kind in {"conv2d", *POOLS}
-        if any(tensor.operator in behind for tensor in op.inputs):
-            if windows:
-                return True
-            behind.add(at)
-        elif windows:
-            behind.add(at)
-    return False
 
 
 def linear(operators: Operators, roots: list[RuleTensor]) -> list[int]:

@@ -288,7 +288,7 @@ def places(scope: Scope) -> tuple[Scalar, ...]:
     """The position of each dimension of the result by the iterators: `g * C + c` for a merged one."""
     out: list[Scalar] = []
     at = 0
-    for count in scope.groups or (1,) * len(scope.extents):
+    for count in scope.iterator_counts:
         place: Scalar = num(0)
         for k in range(at, at + count):
             place = apply("+", apply("*", place, as_scalar(scope.extents[k])), scope.iters[k])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,12 @@ from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import Term, inputs, show_attribute, values
 from dslc.ir.dtype import DType
 from dslc.ir.graph import input_value
-from dslc.prove.evidence.dependencies import current
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import keep_verdicts, own_evidence
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
-from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
+from dslc.prove.verdict import PROVERS, RuleVerdict, Verdict
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.library import Rules
 from dslc.syntax.printer import format_source
@@ -35,11 +33,6 @@ from dslc.version import __version__
 LIMIT = 4.0  #: seconds, counted in steps, after which the exact prover stops
 SMALL = 3  #: operators of a rule that gets all of that; larger ones, of which there are most, get half
 BACKSTOP = 4.0  #: how many times as long, by its processor time, a process may take before it is ended
-LAWS = 50  #: milliseconds for the laws, for each second of the limit
-
-#: a cheap refutation first; the laws are asked only where the exact prover is undecided
-_FIRST: tuple[ProverName, ...] = ("field", "exact")
-_SECOND: tuple[ProverName, ...] = ("axioms",)
 
 
 class Proofs:
@@ -53,9 +46,8 @@ class Proofs:
         self._workers = Workers(rules, workers, BACKSTOP * limit)
         self._number = 0
         self._cache = own_evidence(cache) if cache else None
-        #: rules that were given to the provers, by the name of their task, and what has been answered of each
+        #: rules that were given to the provers, by the name of their task
         self._asked: dict[str, GeneralRule] = {}
-        self._answered: dict[str, list[Verdict]] = {}
         #: the rules of `_asked`; the verdicts of those that are done
         self._begun: set[GeneralRule] = set()
         self._done: dict[GeneralRule, RuleVerdict] = {}
@@ -107,28 +99,24 @@ class Proofs:
         text = rule_text(self._rules, rule, name, operators)
         short = tuple(operators.items())
         seconds = self._limit if rule.size <= SMALL else self._limit / 2
-        task = Task(name, _FIRST, self._seed, int(self._limit * LAWS), seconds, small=False, text=text, operators=short)
+        task = Task(name, PROVERS, self._seed, seconds, small=False, text=text, operators=short)
         self._asked[name] = rule
         self._begun.add(rule)
         self._workers.submit([task])
 
     def _answers(self, wait: bool) -> None:
         for task, answered in self._workers.answers(wait):
-            rule = self._asked[task.rule]
-            verdicts = self._answered.setdefault(task.rule, [])
-            verdicts.extend(answered)
-            if _open(verdicts) and not any(one.prover in _SECOND for one in verdicts):
-                self._workers.submit([replace(task, provers=_SECOND)])
-                continue
-            del self._asked[task.rule], self._answered[task.rule]
-            self._done[rule] = self._concluded(rule, verdicts)
-            if self._cache:
-                self._cache.put([self._done[rule]])
+            self._take(task, answered)
+
+    def _take(self, task: Task, answered: Sequence[Verdict]) -> None:
+        rule = self._asked.pop(task.rule)
+        self._done[rule] = self._concluded(rule, answered)
+        if self._cache:
+            self._cache.put([self._done[rule]])
 
     def _known(self, rule: GeneralRule) -> RuleVerdict | None:
         sub = definition(self._rules, rule)
-        found = self._cache.get(sub.name, rule_digest(self._rules, sub)) if self._cache else None
-        return found if found is not None and current(self._rules, found) else None
+        return self._cache.get(sub.name, rule_digest(self._rules, sub)) if self._cache else None
 
     def _concluded(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> RuleVerdict:
         sub = definition(self._rules, rule)
@@ -145,13 +133,6 @@ def write_proofs(path: Path, names: Mapping[GeneralRule, str], verdicts: Mapping
         names: of the rules in the file.
     """
     return keep_verdicts(path, {names[rule]: verdict for rule, verdict in verdicts.items()}) if verdicts else ""
-
-
-def _open(verdicts: Sequence[Verdict]) -> bool:
-    """Return whether neither a difference was found nor a proof."""
-    if any(one.answer == "differs" for one in verdicts):
-        return False
-    return not any(one.prover == "exact" and one.answer == "equal" for one in verdicts)
 
 
 # ---- The library that a generation writes: formatted, documented, with a test for each rule and the statisti--------

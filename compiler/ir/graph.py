@@ -55,6 +55,11 @@ class Scope:
         return tuple(zip(self.iters, self.extents, strict=True))
 
     @property
+    def iterator_counts(self) -> tuple[int, ...]:
+        """The number of iterators of each output dimension."""
+        return self.groups or (1,) * len(self.extents)
+
+    @property
     def type(self) -> TensorType:
         """The type of the result: merged dimensions have the product of their iterators' extents."""
         if self.groups is None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dslc.analysis.counts import known_flops
 from dslc.analysis.reads import reads_at_data
-from dslc.interpret.adversary import differing, smallest
+from dslc.interpret.adversary import WrongInstance, differing, smallest
 from dslc.interpret.check_rule import draw
 from dslc.interpret.differ import READ_OUTSIDE, Way
 from dslc.interpret.domain import Array, Domain, Redraw
@@ -51,13 +51,15 @@ def smaller_counterexample(
 ) -> Counterexample | None:
     """The smallest sizes, attributes and inputs at which the sides still differ; None where the interpreter shows no difference."""
     found = smallest(rules, sub, instance, way)
-    if found is None:
-        return None
-    one, small = found.difference, found.instance
-    drawn = {name: show(value) for name, value in small.drawn.items()}
+    return None if found is None else _of_instance(rules, found)
+
+
+def _of_instance(rules: Rules, found: WrongInstance) -> Counterexample | None:
+    one, instance = found.difference, found.instance
+    drawn = {name: show(value) for name, value in instance.drawn.items()}
     if one.way == "types":
-        return types_differ(small, drawn)
-    names, (left, right) = tuple(small.left), small.sides
+        return types_differ(instance, drawn)
+    names, (left, right) = tuple(instance.left), instance.sides
     try:
         steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False))
     except (InterpretError, Redraw) as problem:
@@ -262,14 +264,5 @@ def refutation(
     wrong = differing(rules, sub, rng, count, types.dtypes[:1] or (DType.F32,), types.at, near)
     if wrong is None:
         return None
-    instance, one = wrong.instance, wrong.difference
-    found = smaller_counterexample(rules, sub, instance, one.way) if small else None
-    if found is not None:
-        return found
-    names, (left, right) = tuple(instance.left), instance.sides
-    try:
-        steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False)) if one.way == "values" else ""
-    except (InterpretError, Redraw):
-        steps = ""
-    drawn = {name: show(value) for name, value in instance.drawn.items()}
-    return Counterexample(drawn, names[one.output], one.position, one.left, one.right, trace=steps)
+    found = smaller_counterexample(rules, sub, wrong.instance, wrong.difference.way) if small else None
+    return found or _of_instance(rules, wrong)

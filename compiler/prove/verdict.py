@@ -9,7 +9,9 @@ from typing import Any, Literal, get_args
 
 from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of
 
-ProverName = Literal["field", "exact", "axioms"]
+ProverName = Literal["field", "exact"]
+#: in the order in which they are asked: cheap refutation first
+PROVERS: tuple[ProverName, ...] = get_args(ProverName)
 #: `equal`: shown for everything the verdict's `scope` names; `differs`: with a counterexample that was replayed;
 #: `unknown`: not decided, for `reason`; `skipped`: the prover was not asked, or does not apply; `vacant`: operators or guards
 #: refuse the element types, so that there is nothing to show
@@ -118,9 +120,6 @@ class Verdict:
     drawn: Mapping[str, Any] = field(default_factory=dict)
     #: the answers for the element types that the rule admits, of which this one is the weakest
     parts: tuple[tuple[Types, Verdict], ...] = ()
-    #: the laws from which the answer follows, and the weakest status among theirs
-    rests: tuple[str, ...] = ()
-    weakest: Status = "proved"
 
 
 def milliseconds_since(began: float) -> float:
@@ -149,8 +148,6 @@ class RuleVerdict:
     digest: str
     reason: str = ""
     by_type: Mapping[Types, TypeStatus] = field(default_factory=dict)
-    #: the laws from which the status follows, each with its digest
-    rests: tuple[tuple[str, str], ...] = ()
 
     def usable(self, allowed: Iterable[str]) -> tuple[Types, ...] | None:
         """The element types for which the status is one of `allowed`; None where it is for all that the rule admits."""

@@ -125,7 +125,10 @@ def test_products_of_special_numbers_are_those_of_single_elements(
     for _ in range(20):
         a, b = (rng.choice(numbers, (*batch, *size)).astype(float) for size in ((rows, inner), (inner, columns)))
         with np.errstate(all="ignore"):
-            found, single = domain.matmul(a, b), domain.total(domain.arithmetic("*", a[..., None], b[..., None, :, :]), (-2,))
+            found, single = (
+                domain.matmul(a, b),
+                domain.total(domain.arithmetic("*", a[..., None], b[..., None, :, :]), (-2,)),
+            )
         assert np.array_equal(found, single, equal_nan=True)
         assert np.array_equal(np.signbit(found[found == 0]), np.signbit(single[found == 0]))
 

@@ -10,8 +10,7 @@ import pytest
 from benchmarks.attack import main
 from benchmarks.attacking import Attack
 from dslc.interpret.adversary import smaller_names
-from dslc.prove.laws import load_with_laws
-from dslc.semantics.library import Rules, load
+from dslc.semantics.library import Rules, load, load_many
 
 #: what is wrong, and how it shows: the head of the file, then the rule
 WRONG = {
@@ -80,7 +79,7 @@ WRONG = {
 def _rules(folder: Path, head: str, rule: str) -> Rules:
     file = folder / "wrong.rules"
     file.write_text(f"dslc 1\n{head}\nsubstitution {rule}\n", "utf-8")
-    return load_with_laws([file])
+    return load_many([file])
 
 
 @pytest.mark.parametrize("what", WRONG)

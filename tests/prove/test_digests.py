@@ -114,31 +114,3 @@ def test_evidence_is_of_provers_and_of_what_they_ask(tmp_path: Path, monkeypatch
         assert own_evidence().get("a.b", "1") is None
     finally:
         stamp.cache_clear()
-
-
-def test_what_follows_from_the_word_of_others_is_no_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that believed a lock leaves nothing behind that rests on it."""
-    from dslc.prove.evidence.lock import LOCK, write_lock
-    from dslc.prove.run.verify import _Locks
-
-    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
-    digests(tmp_path, {"mine/a.rules": ALIASES + "property law(X: f32[*S]) { holds m.f(X) == n.f(X) }\n"}, monkeypatch)
-    rules = load_many(["std", tmp_path / "mine"])
-    law = rules.laws["mine.law"]
-    of_law = rule_digest(rules, law)
-    write_lock(tmp_path / "mine" / LOCK, {"mine.law": RuleVerdict("mine.law", "proved", (), of_law)})
-    locks = _Locks(rules, "beside", 30.0, [], trust=True)
-    assert locks.of(law, of_law) is not None
-    locks.keep(RuleVerdict("mine.doubled", "proved", (), "1", rests=(("mine.law", of_law),)))
-    locks.keep(RuleVerdict("mine.other", "proved", (), "2"))
-    assert own_evidence().get("mine.doubled", "1") is None and own_evidence().get("mine.other", "2") is not None
-
-
-def test_a_verdict_rests_on_all_that_its_laws_rest_on(tmp_path: Path) -> None:
-    from dslc.prove.evidence.dependencies import resting
-
-    rules = load_many(["std"])
-    law = next(iter(rules.laws))
-    known = {law: RuleVerdict(law, "proved", (), "1", rests=(("a.deeper", "2"),))}
-    found = resting(rules, RuleVerdict("a.b", "proved", (), "3", rests=((law, "1"),)), known)
-    assert dict(found.rests) == {law: "1", "a.deeper": "2"}

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from dslc.cli.check import command as check
 from dslc.cli.verify import command as verify_command
-from dslc.prove.axioms.prover import AxiomProver
-from dslc.prove.evidence.dependencies import basis, proved_traits
+from dslc.prove.evidence.dependencies import proved_traits
 from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import Rules, load_many
@@ -64,29 +63,13 @@ def test_a_law_that_is_not_proved_carries_no_rule(
     assert found["by_claim"].status not in {"proved", "bounded"}
 
 
-def test_a_law_that_is_trusted_carries_no_more_than_trust(tmp_path: Path) -> None:
+def test_a_law_is_trusted_where_its_text_says_so(tmp_path: Path) -> None:
     """That the error function is odd no prover knows."""
     law = 'property odd(X: f32[*S]) {\n  holds erf(neg(X)) == neg(erf(X)) trusted "it is an odd function"\n}\n'
-    rule = "substitution swapped(X: f32[*S]) -> Y {\n  Y = exp(erf(neg(X)))\n  =>\n  Y = exp(neg(erf(X)))\n}\n"
-    found = verdicts(tmp_path, "import std (erf, neg, exp)\n" + law + rule)
-    assert found["odd"].status == "trusted"
-    assert found["swapped"].status == "trusted"
-    assert found["swapped"].rests
-    untrusted = verdicts(
-        tmp_path, "import std (erf, neg, exp)\n" + law.replace(' trusted "it is an odd function"', "") + rule
-    )
-    assert {untrusted["odd"].status, untrusted["swapped"].status} <= {"tested", "undecided"}
-
-
-def test_a_law_that_is_proved_carries_a_rule_and_its_digest_is_noted(tmp_path: Path) -> None:
-    text = "import std (add, mul)\nproperty swapped(X: T[*S], Z: T[*S]) { holds add(X, Z) == add(Z, X) }\n" + (
-        "substitution inside(X: T[*S], Z: T[*S]) -> Y {\n  Y = mul(add(X, Z), Z)\n  =>\n  Y = mul(add(Z, X), Z)\n}\n"
-    )
-    rules = library(tmp_path, text)
-    verdict = AxiomProver().verdict(rules, rules.substitutions["own.inside"])
-    assert (verdict.answer, verdict.weakest) == ("equal", "proved")
-    assert set(verdict.rests) & {"own.swapped", "std.add.commutative"}
-    assert basis(rules, rules.laws["own.swapped"]).status == "proved"
+    head = "import std (erf, neg)\n"
+    assert verdicts(tmp_path, head + law)["odd"].status == "trusted"
+    untrusted = verdicts(tmp_path, head + law.replace(' trusted "it is an odd function"', ""))
+    assert untrusted["odd"].status in {"tested", "undecided"}
 
 
 # ---- traits -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ TEXT = """dslc 1
 import std (neg)
 
 operator add(A: T[*S], B: T[*S]) -> Y: T[*S] {
-  \"\"\"The sum, for which there are no laws: the axioms prover is not asked.\"\"\"
+  \"\"\"The sum.\"\"\"
   Y[*s] = A[*s] + B[*s]
 }
 operator twice(A: T[*S]) -> Y: T[*S] {

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import EMPTY, Lock, lock_path, own_evidence, read_lock, shipped
 from dslc.prove.run.conclusion import conclude
-from dslc.prove.run.provers import in_turn, prover_verdict
-from dslc.prove.verdict import ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
+from dslc.prove.run.worker import Task, answered
+from dslc.prove.verdict import PROVERS, RuleVerdict, Status
 from dslc.semantics.definitions import NO_TRAITS, PropertyDef, SubstitutionDef, Traits
 from dslc.semantics.library import Rules, rules_cache
 
@@ -23,48 +22,27 @@ _TRAITS = ("associative", "commutative", "idempotent", "involution", "identity",
 SECONDS = 10.0  #: seconds for one law that is looked at on the way
 
 
-def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> TypeStatus:
-    """The status of a law: from this run, from the user's own proofs, else by proving it now.
-
-    Args:
-        locks: whether a `dslc.lock` beside the law that is believed counts, too (`believed_lock`).
-    """
-    found = _known_basis(rules, law, locks)
-    if found is None:
-
-        def ask(prover: ProverName, without: Collection[Types]) -> Verdict:
-            return prover_verdict(rules, law, prover, seconds=SECONDS, without=without)
-
-        # the provers that need no other law
-        verdict = conclude(rules, law, list(in_turn(("field", "exact"), ask)))
-        if verdict.status in {"proved", "refuted"}:
-            # nothing that another prover says changes these
-            own_evidence().put([verdict])
-        found = rules_cache(rules, "basis")[law.name, locks] = TypeStatus(verdict.status, verdict.reason)
-    return found
+def _proved(rules: Rules, law: PropertyDef) -> None:
+    """Proves a law now, as far as a short time is enough."""
+    verdict = conclude(rules, law, list(answered(rules, Task(law.name, PROVERS, seconds=SECONDS))))
+    if verdict.status in {"proved", "refuted"}:
+        # with more time the others may become more
+        own_evidence().put([verdict])
+    rules_cache(rules, "basis")[law.name] = verdict.status
 
 
-def _known_basis(rules: Rules, law: PropertyDef, locks: bool) -> TypeStatus | None:
-    """As `basis`, but without a proof."""
-    known = rules_cache(rules, "basis")
-    found: TypeStatus | None = known.get((law.name, False)) or (known.get((law.name, True)) if locks else None)
-    if found is None and (verdict := known_verdict(rules, law, locks)) is not None:
-        found = known[law.name, locks] = TypeStatus(verdict.status, verdict.reason)
-    return found
+def _known_status(rules: Rules, law: PropertyDef) -> Status | None:
+    """The status of a law: from this run, from the user's own proofs, or a lock beside it that is believed."""
+    known: dict[str, Status] = rules_cache(rules, "basis")
+    if law.name not in known and (verdict := known_verdict(rules, law)) is not None:
+        known[law.name] = verdict.status
+    return known.get(law.name)
 
 
-def note(rules: Rules, known: Iterable[tuple[str, Status, str]]) -> None:
-    """Keeps for the run what was found of laws, by name: status and reason."""
-    cache = rules_cache(rules, "basis")
-    for name, status, reason in known:
-        cache[name, False] = TypeStatus(status, reason)
-
-
-def known_verdict(rules: Rules, law: PropertyDef, locks: bool = False) -> RuleVerdict | None:
-    """The verdict on a law from before: by this user, or (`locks`) in a lock beside it that is believed; None where nothing was."""
+def known_verdict(rules: Rules, law: PropertyDef) -> RuleVerdict | None:
+    """The verdict on a law from before: by this user, or in a lock beside it that is believed; None where nothing was."""
     digest = rule_digest(rules, law)
-    own = own_evidence().get(law.name, digest) or (believed_lock(rules, law).of(law.name, digest) if locks else None)
-    return own if own is not None and current(rules, own) else None
+    return own_evidence().get(law.name, digest) or believed_lock(rules, law).of(law.name, digest)
 
 
 def trust_locks(rules: Rules, trusted: bool) -> None:
@@ -92,38 +70,15 @@ def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[R
     """The written verdict on a rule or law as it stands, and whether it counts: as dslc's word or this user's proof."""
     digest = rule_digest(rules, definition)
     counts = believed_lock(rules, definition).of(definition.name, digest) or own_evidence().get(definition.name, digest)
-    if counts is not None and current(rules, counts, loaded=False):
-        return counts, True
-    return read_lock(lock_path(definition)).of(definition.name, digest), False
-
-
-def resting(rules: Rules, verdict: RuleVerdict, known: Mapping[str, RuleVerdict]) -> RuleVerdict:
-    """A verdict with the laws, too, on which its laws rest: of `known` verdicts, or of this user's own."""
-    rests = dict(verdict.rests)
-    for name, _ in verdict.rests:
-        law = known.get(name) or known_verdict(rules, rules.laws[name])
-        rests.update(law.rests if law is not None else ())
-    return replace(verdict, rests=tuple(rests.items()))
-
-
-def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
-    """Return whether the laws from which a verdict follows are as they were. `loaded`: all of them have to be among the rules."""
-    for name, digest in verdict.rests:
-        law = rules.laws.get(name)
-        if law is None:
-            if loaded:
-                return False
-        elif rule_digest(rules, law) != digest:
-            return False
-    return True
+    return counts or read_lock(lock_path(definition)).of(definition.name, digest), counts is not None
 
 
 def settle_traits(rules: Rules, operator: str = "", until: Deadline = FOREVER) -> None:
     """Proves the laws behind traits of which nothing is known yet, of one operator or of all: before something is matched."""
     for law in rules.laws.values():
         about = law.trait is not None and operator in ("", law.trait[0])
-        if law.trait and about and not until.over and _known_basis(rules, law, True) is None:
-            basis(rules, law, locks=True)
+        if law.trait and about and not until.over and _known_status(rules, law) is None:
+            _proved(rules, law)
             rules_cache(rules, "held traits").pop(law.trait[0], None)
 
 
@@ -142,8 +97,7 @@ def proved_traits(rules: Rules, operator: str) -> Traits:
         known: set[str] = set()
         for law in rules.laws.values():
             if law.trait is not None and law.trait[0] == operator:
-                one = _known_basis(rules, law, True)
-                known |= {law.trait[1]} if one is not None and one.status in CARRYING else set()
+                known |= {law.trait[1]} if _known_status(rules, law) in CARRYING else set()
         kept = {name: getattr(stated if name in known else NO_TRAITS, name) for name in _TRAITS}
         found = cache[operator] = replace(stated, **kept, absorbing=None)
     return found

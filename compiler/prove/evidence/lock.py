@@ -28,6 +28,7 @@ from dslc.folders import cache_folder
 from dslc.prove.evidence.digest import PROVER_VERSION, rule_digest
 from dslc.prove.verdict import (
     ANSWERS,
+    PROVERS,
     STATUSES,
     Counterexample,
     RuleVerdict,
@@ -98,7 +99,9 @@ def read_lock(path: Path) -> Lock:
         data = json.loads(text)
         if data["format"] != _FORMAT or data["prover"] != PROVER_VERSION:
             return Lock({}, f"{path} was written by another version of the provers")
-        return Lock({name: from_dict(name, entry) for name, entry in data["rules"].items()})
+        # what follows from laws was said by a prover that is no more
+        kept = {name: entry for name, entry in data["rules"].items() if not entry.get("rests")}
+        return Lock({name: from_dict(name, entry) for name, entry in kept.items()})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Lock({}, f"{path} is damaged")
 
@@ -130,7 +133,7 @@ def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
         {"kinds": {name: str(kind) for name, kind in types.kinds}} | _there(status=one.status, reason=one.reason)
         for types, one in verdict.by_type.items()
     ]
-    return _there(reason=verdict.reason, types=types, rests=dict(verdict.rests)) | {
+    return _there(reason=verdict.reason, types=types) | {
         "digest": verdict.digest, "status": verdict.status, "verdicts": list(map(_verdict_to_dict, verdict.verdicts)),
     }  # fmt: skip
 
@@ -140,8 +143,7 @@ def _verdict_to_dict(one: Verdict) -> dict[str, Any]:
     shown = found and {k: v for k, v in asdict(found).items() if v or k in {"drawn", "position"}}
     return _there(
         prover=one.prover, answer=one.answer, reason=one.reason, scope=one.scope, error_bound=one.error_bound,
-        needs=list(one.needs), presumes=list(one.presumes), rests=list(one.rests),
-        weakest=one.weakest if one.rests else None, counterexample=shown,
+        needs=list(one.needs), presumes=list(one.presumes), counterexample=shown,
     )  # fmt: skip
 
 
@@ -161,7 +163,9 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
             raise ValueError(status)
     verdicts = []
     for one in entry["verdicts"]:
-        if one["prover"] not in {"field", "exact", "axioms"} or one["answer"] not in ANSWERS:
+        if one["prover"] == "axioms":
+            continue  # a second opinion, which is not asked for any more
+        if one["prover"] not in PROVERS or one["answer"] not in ANSWERS:
             raise ValueError(one["prover"])
         found = one.get("counterexample")
         example = None
@@ -170,20 +174,16 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
             drawn = {str(key): str(value) for key, value in found["drawn"].items()}
             example = Counterexample(drawn=drawn, position=tuple(int(k) for k in found["position"]), **texts)
         bound = one.get("error_bound")
-        needs, presumes, laws = (tuple(map(str, one.get(key, ()))) for key in ("needs", "presumes", "rests"))
-        weakest = one.get("weakest", "proved")
-        if weakest not in STATUSES:
-            raise ValueError(weakest)
+        needs, presumes = (tuple(map(str, one.get(key, ()))) for key in ("needs", "presumes"))
         verdicts.append(
             Verdict(
                 one["prover"], one["answer"], reason=str(one.get("reason", "")), scope=str(one.get("scope", "")),
                 counterexample=example, error_bound=None if bound is None else float(bound),
-                needs=needs, presumes=presumes, rests=laws, weakest=weakest,
+                needs=needs, presumes=presumes,
             )
         )  # fmt: skip
-    rests = tuple((str(law), str(digest)) for law, digest in entry.get("rests", {}).items())
     digest, reason = str(entry["digest"]), str(entry.get("reason", ""))
-    return RuleVerdict(name, entry["status"], tuple(verdicts), digest, reason, by_type, rests)
+    return RuleVerdict(name, entry["status"], tuple(verdicts), digest, reason, by_type)
 
 
 class ProofCache:

@@ -35,6 +35,8 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
+INSTANCES = 4  #: random sizes, for each operator where a term stands for one
+OPERATORS = 6  #: operators that a term stands for
 DRAWS = 2  #: independent random inputs for each instance
 ATTEMPTS = 4000  #: a rule whose guards are this hard to meet is not decided
 ATTEMPTS_WITH_TERMS = 600  #: the same for a rule with terms
@@ -56,10 +58,9 @@ class ComparedInstance:
 
 
 def field_verdict(
-    rules: Rules, sub: SubstitutionDef, seed: int = 0, instances: int = 4, operators: int = 6,
-    types: Types | None = None, small: bool = True,
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, types: Types | None = None, small: bool = True
 ) -> Verdict:  # fmt: skip
-    """Compares the sides at `instances` random sizes (for each of some operators, where a term stands for one).
+    """Compares the sides at random sizes (for each of some operators, where a term stands for one).
 
     `types`: the element types; the first ones that the rule admits by default. `small`: whether a smaller counterexample is looked for.
 
@@ -73,14 +74,14 @@ def field_verdict(
     reasons: list[str] = []
     types = types if types is not None else next(iter(types_of(rules, sub)), Types())
     if sub.syntax.partial:
-        parts = (instances - instances // 2, ORDINARY), (instances // 2, ROOMY)
-        found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, types, draws))
+        parts = (INSTANCES - INSTANCES // 2, ORDINARY), (INSTANCES // 2, ROOMY)
+        found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, types, draws))
         verdict = partial_verdict(rules, sub, found)
-        wrong = _wrongly_corrected(rules, sub, seed, operators, types) if verdict.answer == "unknown" else None
+        wrong = _wrongly_corrected(rules, sub, seed, types) if verdict.answer == "unknown" else None
         return (
             verdict if wrong is None else Verdict("field", "differs", milliseconds_since(began), counterexample=wrong)
         )
-    for instance, reason in _drawn(rules, sub, rng, instances, operators, types):
+    for instance, reason in _drawn(rules, sub, rng, INSTANCES, types):
         if instance is None:
             reasons.append(reason)
             continue
@@ -111,14 +112,12 @@ def field_verdict(
     return Verdict("field", "equal", milliseconds_since(began), reason, scope, error_bound=bound)
 
 
-def _wrongly_corrected(
-    rules: Rules, sub: SubstitutionDef, seed: int, operators: int, types: Types
-) -> Counterexample | None:
+def _wrongly_corrected(rules: Rules, sub: SubstitutionDef, seed: int, types: Types) -> Counterexample | None:
     """A position at which a correction of the author's own is wrong at one of many sizes, as computed; None where nothing was found."""
     if not own_corrections(sub):
         return None
     rng = np.random.default_rng(seed)
-    for instance, _ in _drawn(rules, sub, rng, CORRECTED, operators, types, roomy(sub)):
+    for instance, _ in _drawn(rules, sub, rng, CORRECTED, types, roomy(sub)):
         # types were compared before
         wrong = instance is not None and wrong_correction(rules, instance, rng)
         if instance is not None and isinstance(wrong, WrongCorrection):
@@ -129,11 +128,11 @@ def _wrongly_corrected(
 
 
 def _drawn(
-    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, types: Types,
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, types: Types,
     draws: InstanceDraws = ORDINARY,
 ) -> Iterator[tuple[Instance | None, str]]:  # fmt: skip
     """Instances, and why other draws were none."""
-    for terms in term_choices(rules, sub, rng, operators):
+    for terms in term_choices(rules, sub, rng, OPERATORS):
         if terms and not admits(rules, sub, types.at, terms):
             continue
         found = first = 0

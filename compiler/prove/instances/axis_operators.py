@@ -26,6 +26,7 @@ from dslc.prove.instances.axis_sets import (
     Part,
     Place,
     Tensor,
+    of_kind,
 )
 from dslc.prove.instances.axis_values import NUMBER, ONE, AxisEnv, Closure, Drawn, Unknown, Values
 from dslc.semantics.definitions import OperatorDef
@@ -254,9 +255,7 @@ class Operators(Values):
             sets = ONE * count.value
         else:
             number = self.value(count.right if twice and isinstance(count, t.Binary) else count, env)
-            if not isinstance(number, Count):
-                raise NotRankPolymorphic  # a list whose length is no number of axes
-            sets = number.sets * (2 if twice else 1)
+            sets = of_kind(Count, number).sets * (2 if twice else 1)
         if isinstance(value, Drawn):
             value.rule.values[value.name] = Entries(sets, given=True)
         elif isinstance(value, Entries):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 
 class NotRankPolymorphic(Exception):
@@ -76,6 +76,16 @@ AxisSet: TypeAlias = "Pack | Chosen | Complement | Reversed | Part | Named | One
 AxisSets: TypeAlias = "tuple[AxisSet, ...]"
 
 LOOSE: AxisSets = (Loose(),)
+
+_Kind = TypeVar("_Kind")
+
+
+def of_kind(kind: type[_Kind], value: object) -> _Kind:
+    """The value, which is of a kind; else raises NotRankPolymorphic."""
+    if isinstance(value, kind):
+        return value
+    raise NotRankPolymorphic
+
 
 # ---- values -------------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from dslc.prove.instances.axis_sets import (
     Spaces,
     Tensor,
     Truth,
+    of_kind,
 )
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, UnknownFunction
 from dslc.syntax import tree as t
@@ -63,9 +64,8 @@ class Lists:
         if isinstance(value, Truth):
             self.spaces.loosen()
             return NUMBER
-        if not isinstance(value, Number):
-            raise NotRankPolymorphic  # a list, a position or a number of axes where a number is expected
-        return value
+        # no list, position or number of axes
+        return of_kind(Number, value)
 
     def together(self, values: list[Any]) -> Number | Entries:
         """Numbers and lists, elementwise."""
@@ -105,9 +105,8 @@ class Lists:
         return front, sets[len(front) :]
 
     def f_shape(self, value: Any) -> Entries:
-        if not isinstance(value, Tensor):
-            raise NotRankPolymorphic  # the shape of no tensor
-        return Entries(value.sets, True, value.flat)
+        tensor = of_kind(Tensor, value)
+        return Entries(tensor.sets, True, tensor.flat)
 
     def f_range(self, *ends: Any) -> AllAxes | AxisList:
         self.shown = True
@@ -147,11 +146,10 @@ class Lists:
         return Number(folded=True)
 
     def f_broadcast(self, *values: Any) -> Entries:
-        lists = []
-        for value in values:
-            if not isinstance(value, Entries):
-                raise NotRankPolymorphic  # no list of sizes
-            lists.append(Entries(self.sets(value), value.sizes, self.flat(value)))
+        lists = [
+            Entries(self.sets(value), value.sizes, self.flat(value))
+            for value in (of_kind(Entries, value) for value in values)
+        ]
         longest = max(lists, key=lambda value: len(value.sets))
         sets = longest.sets
         for value in lists:
@@ -168,30 +166,25 @@ class Lists:
 
     def f_ravel(self, index: Any, shape: Any) -> Number:
         """A position among all elements, on which axes of size 1 have no influence."""
-        if not isinstance(index, Entries) or not isinstance(shape, Entries):
-            raise NotRankPolymorphic  # no lists
-        self.shown = True
-        if not self.flat(shape):
-            self.spaces.loosen()
-        self.spaces.unify(index.sets, shape.sets, equal_length=True)
+        positions = of_kind(Entries, index)
+        self.spaces.unify(positions.sets, self.ravelled(shape).sets, equal_length=True)
         return NUMBER
 
-    def f_unravel(self, position: Any, shape: Any) -> Entries:
-        if not isinstance(shape, Entries):
-            raise NotRankPolymorphic  # no list
+    def ravelled(self, shape: Any) -> Entries:
+        """The sizes of all elements' positions."""
         self.shown = True
-        if not self.flat(shape):
+        sizes = of_kind(Entries, shape)
+        if not self.flat(sizes):
             self.spaces.loosen()
+        return sizes
+
+    def f_unravel(self, position: Any, shape: Any) -> Entries:
         self.number(position)
-        return Entries(shape.sets)
+        return Entries(self.ravelled(shape).sets)
 
     def f_fit(self, index: Any, shape: Any) -> Entries:
-        if not isinstance(index, Entries) or not isinstance(shape, Entries):
-            raise NotRankPolymorphic  # no lists
-        sets = self.sets(shape)
-        if not sets:
-            return Entries(())
-        return Entries(self.spaces.unify(self.sets(index)[-len(sets) :], sets))
+        sets, own = (self.sets(of_kind(Entries, value)) for value in (shape, index))
+        return Entries(self.spaces.unify(own[-len(sets) :], sets) if sets else ())
 
     def f_permute(self, values: Any, by: Any, *, back: bool = False) -> Entries | AxisList:
         self.shown = True
@@ -200,8 +193,7 @@ class Lists:
             return Entries(self.spaces.unify(by.sets, values.sets), values.sizes)
         if isinstance(by, AllAxes):
             return self.entries(values, by.sets)
-        if not isinstance(by, AxisList):
-            raise NotRankPolymorphic  # no permutation
+        by = of_kind(AxisList, by)
         values = self.entries(values, by.sets if back else None)
         if back:
             self.spaces.unify(self.sets(values), by.sets, equal_length=True)
@@ -248,10 +240,7 @@ class Lists:
         """A list of axes; of numbers that are written out it is not followed which axes these are."""
         if isinstance(by, Entries) and self.fixed(by):
             return AxisList(self.spaces.loosen(), LOOSE)
-        by = self.entries(by, sets)
-        if not isinstance(by, AxisList):
-            raise NotRankPolymorphic  # no list of axes
-        return by
+        return of_kind(AxisList, self.entries(by, sets))
 
     def fixed(self, value: Entries) -> bool:
         """Return whether no entry is one for axes."""
@@ -259,9 +248,7 @@ class Lists:
 
     def f_merge(self, rest: Any, chosen: Any, by: Any) -> Entries:
         self.shown = True
-        by = self.positions(by, None)
-        if not isinstance(rest, Entries):
-            raise NotRankPolymorphic  # no list
+        by, rest = self.positions(by, None), of_kind(Entries, rest)
         target = self.spaces.target(by)
         self.spaces.unify(rest.sets, (Complement(target, by.sets),))
         if isinstance(chosen, Entries):
@@ -430,10 +417,9 @@ class Values(Lists, ABC):
             self.number(over)
             env.values[binder.name] = NUMBER
             return ONE
-        if not isinstance(over, Entries):
-            raise NotRankPolymorphic  # an iterator over no list of sizes
-        env.values[binder.name] = Entries(over.sets)
-        return over.sets
+        sets = of_kind(Entries, over).sets
+        env.values[binder.name] = Entries(sets)
+        return sets
 
     def _listexpr(self, expr: t.ListExpr, env: AxisEnv) -> Any:
         values: list[Any] = []

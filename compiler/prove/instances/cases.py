@@ -148,19 +148,7 @@ class AssumedCase:
     # ---- the interface that evaluation asks ----------------------------------------------------------------
 
     def require(self, condition: Scalar) -> bool:
-        if isinstance(condition, Num):
-            return bool(condition.value)
-        if condition in self.conditions:
-            return True
-        if isinstance(condition, Apply) and condition.name == "and":
-            return all(self.require(arg) for arg in condition.args)
-        if self.left:
-            return self._assume(condition)
-        self.path.settle()
-        if not self.implied(condition):
-            self.open[condition] = None
-            self._add(condition)
-        return True
+        return self._all(condition, self._assumed if self.left else self._asked)
 
     def decide(self, condition: Scalar) -> bool:
         if isinstance(condition, Num):
@@ -223,19 +211,32 @@ class AssumedCase:
     # ---- assuming ------------------------------------------------------------------------------------------
 
     def _assume(self, condition: Scalar) -> bool:
+        return self._all(condition, self._assumed)
+
+    def _all(self, condition: Scalar, note: Callable[[Scalar], None]) -> bool:
+        """Note the parts of a condition that are not known; False where one of them is."""
         if isinstance(condition, Num):
             return bool(condition.value)
         if condition in self.conditions:
             return True
         if isinstance(condition, Apply) and condition.name == "and":
-            return all(self._assume(arg) for arg in condition.args)
+            return all(self._all(arg, note) for arg in condition.args)
+        note(condition)
+        return True
+
+    def _assumed(self, condition: Scalar) -> None:
         if isinstance(condition, Apply) and len(condition.args) == 2:
             if condition.name == "==":
                 self._solve(*condition.args)
             if condition.name in {">=", ">", "<=", "<"}:
                 self._bound(condition.name, *condition.args)
         self._add(condition)
-        return True
+
+    def _asked(self, condition: Scalar) -> None:
+        self.path.settle()
+        if not self.implied(condition):
+            self.open[condition] = None
+            self._add(condition)
 
     def _add(self, condition: Scalar) -> None:
         if isinstance(condition, Num):

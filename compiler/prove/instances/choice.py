@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.analysis.conditions import unknowns
@@ -59,16 +59,6 @@ class Choice:
     integers: set[str] = field(default_factory=set)
     #: how many numbers of each kind a case has at most
     together: dict[str, int] = field(default_factory=dict)
-
-    def key(self) -> tuple[Any, ...]:
-        """All that decides what an exploration at its level finds."""
-        ranks, types = tuple(self.most_rank.items()), tuple(self.types.items())
-        return ranks, self.dtype, types, self.padded, frozenset(self.steps), frozenset(self.reals), self.turning
-
-    def add(self, other: Choice) -> None:
-        """Take over what exploring another choice has shown."""
-        for each in fields(self)[6:]:
-            setattr(self, each.name, getattr(self, each.name) | getattr(other, each.name))
 
 
 def shifts(choice: Choice) -> tuple[Shift, ...]:

@@ -242,7 +242,7 @@ class Draft(Names):
                 return self.path.pick(("axis", name), tuple(range(rank)))
             lists = [p for n in range(rank - place.siblings + 1) for p in permutations(range(rank), n)]
             return self.path.pick(("axes", name), lists)
-        hints = operator_hints(op).get(attr.name, ())
+        hints = tuple(operator_hints(op).get(attr.name, ()))
         if not place.starred:
             return self.integer(name, hints=hints)
         self.listed = True

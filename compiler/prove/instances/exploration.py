@@ -8,8 +8,7 @@ scope of a set says its bounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -77,18 +76,8 @@ def instance_set(rules: Rules, sub: SubstitutionDef, level: str = "steps", types
         Uncovered
     """
     chosen = types if types is not None else next(iter(types_of(rules, sub)), Types())
-    own = (sub, chosen, chosen.dtypes)
-
-    def make() -> InstanceSet | tuple[str, bool]:
-        # with no number for any step both levels are the same
-        other = rules_cache(rules, "covers").get((*own, LEVELS[level == LEVELS[0]])) if level in LEVELS[:2] else None
-        if isinstance(other, InstanceSet):
-            whole = other.level == LEVELS[0]
-            if whole if level == LEVELS[0] else not (whole and other.unknown_steps):
-                return other
-        return _found(rules, sub, level, chosen)
-
-    found = _kept(rules, "covers", (*own, level), make)
+    key = (sub, chosen, chosen.dtypes, level)
+    found = _kept(rules, "covers", key, lambda: _found(rules, sub, level, chosen))
     if isinstance(found, InstanceSet):
         return found
     raise Uncovered(*found)
@@ -124,9 +113,8 @@ def _at_level(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> I
                 raise  # with less unknown there are only more cases
             continue
         if found:
-            general = LEVELS[0] if level == LEVELS[1] and not (choice.steps or choice.reals) else level
             unknown = bool(choice.multiplied or choice.assumed)
-            return InstanceSet(tuple(found), scope, general, unknown, bool(choice.assumed), bool(choice.integers))
+            return InstanceSet(tuple(found), scope, unknown, bool(choice.assumed), bool(choice.integers))
         if most is None:
             break  # nor is there one at smaller ranks
     if reasons and (choice.reals or choice.steps):
@@ -235,51 +223,12 @@ def map_instance_set(rules: Rules, sub: SubstitutionDef, types: Types | None = N
     return _kept(rules, "covers of maps", (sub, chosen, chosen.dtypes), make)
 
 
-@dataclass(frozen=True, slots=True)
-class _Explored:
-    """The instances of all paths of a choice (None: they were more than `most`), and the choice with all that had to be a number."""
-
-    most: int
-    found: list[SymbolicInstance] | None
-    reasons: _Reasons
-    choice: Choice
-
-
 def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: _Reasons, most: int) -> list[SymbolicInstance]:
-    """The instances of a choice, in which what had to be a number is noted: levels, and limits of ranks, have cases in common.
+    """The instances of a choice, in which what had to be a number is noted.
 
     Raises:
         TooMany
     """
-    known: dict[Any, _Explored] = _kept(rules, "explored", (sub,), dict)
-    start = choice.key()
-    done = known.get((choice.level, start))
-    # what was too much is too much with a lower limit, and what was not is not with a higher one
-    if done is None or (most > done.most if done.found is None else most < done.most):
-        own: _Reasons = {}
-        found = None
-        try:
-            found = _all_paths(rules, sub, choice, own, most)
-        except TooMany:
-            pass
-        finally:
-            reasons.update(own)
-        done = known[choice.level, start] = _Explored(most, found, own, deepcopy(choice))
-        numbers = choice.steps or choice.reals if choice.level == LEVELS[1] else choice.multiplied or choice.assumed
-        if choice.level in LEVELS[:2] and not numbers and (found is not None or choice.level == LEVELS[1]):
-            # what needs no number for any step is the same with all integers unknown
-            known[LEVELS[0], start] = known[LEVELS[1], start] = done
-    else:
-        reasons.update(done.reasons)
-        choice.add(done.choice)
-    if done.found is None:
-        raise TooMany
-    return done.found
-
-
-def _all_paths(
-    rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: _Reasons, most: int
-) -> list[SymbolicInstance]:
     calls = sum(isinstance(node, t.Call) for node in walk_expr(sub.syntax))
     while True:
         path = Path(min(most, MOST_CALLS // max(1, calls)))

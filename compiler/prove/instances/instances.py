@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -93,8 +94,6 @@ class InstanceSet:
 
     instances: tuple[SymbolicInstance, ...]
     scope: str = ""
-    #: the most general level that gives these instances
-    level: str = "symbolic"
     #: positions are multiplied with unknown attributes, or guards are about unknown numbers: they are numbers at the next level
     unknown_steps: bool = False
     #: guards are about unknown numbers, which are not among the conditions: a difference may be one only where they do not hold
@@ -114,22 +113,21 @@ def choices_of(sub: SubstitutionDef, count: int) -> tuple[tuple[int, ...], ...]:
     return (*COMBINATIONS, *((number, 2) for number in far), *((2, number) for number in far))
 
 
-def with_numbers(
-    sub: SubstitutionDef, instance_set: InstanceSet, prove: Callable[[InstanceSet], Verdict]
-) -> Verdict | None:
-    """The verdict on the cover with as few of its sizes as numbers as were found to suffice; None where none does.
+def with_numbers(sub: SubstitutionDef, instance_set: InstanceSet, prove: Callable[[InstanceSet], Verdict]) -> Verdict:
+    """The verdict on the cover, with as few of its sizes as numbers as were found to suffice where it is a matter of places.
 
     First the outer factors of merged dimensions, then each size alone by which positions are divided, then all of these, of which
     those that are not needed become unknown again.
     """
-    tried: dict[tuple[str, ...], Verdict | None] = {}
+    whole = prove(instance_set)
+    if not whole.places:
+        return whole
 
+    @cache
     def attempt(names: tuple[str, ...]) -> Verdict | None:
-        if names not in tried:
-            numbered = at_combinations(instance_set, names, choices_of(sub, len(names))) if names else None
-            found = None if numbered is None else prove(numbered)
-            tried[names] = found if found is not None and found.answer != "unknown" else None
-        return tried[names]
+        numbered = at_combinations(instance_set, names, choices_of(sub, len(names))) if names else None
+        found = None if numbered is None else prove(numbered)
+        return found if found is not None and found.answer != "unknown" else None
 
     instances = instance_set.instances
     # the unknown sizes by which positions are divided, those of later parameters first: kernels are small, images are not
@@ -156,7 +154,7 @@ def with_numbers(
         again = attempt(fewer)
         if again is not None:
             found, needed = again, fewer
-    return found
+    return found or whole
 
 
 def at_combinations(

@@ -31,51 +31,39 @@ def conclude(
         answers = {one.answer for one in by.values()}
         if "vacant" in answers and not answers & {"equal", "differs"}:
             continue
-        unlimited = [one for one in by.values() if one.answer == "equal" and one.prover != "field" and not one.scope]
+        status = TypeStatus(*_status(definition, by))
         refuting = next((one for one in by.values() if one.answer == "differs"), None)
-        if refuting is not None and unlimited:
-            name, found = definition.name, refuting.counterexample
-            shown = f"the {unlimited[0].prover} prover shows `{name}` for every shape"
+        if refuting is not None and status.status == "proved":
+            shown = f"the exact prover shows `{definition.name}` for every shape"
             raise error(
                 "E0510", f"{shown}, and the {refuting.prover} prover refutes it", definition.syntax.span,
-                counterexample=text_of(found) if found is not None else "",
+                counterexample=text_of(refuting.counterexample) if refuting.counterexample is not None else "",
                 hint="one of the provers is wrong: this is a bug of dslc, please report it",
             )  # fmt: skip
-        statuses[types] = TypeStatus(*_status(definition, by, refuting))
+        statuses[types] = status if refuting is None else TypeStatus("refuted")
     by_type = statuses
     if not statuses:
         statuses = {
             Types(): TypeStatus("undecided", next((one.reason for one in verdicts if one.reason), "nothing to prove"))
         }
-    status = max((one.status for one in statuses.values()), key=STATUSES.index)
-    reasons = {types: one.reason for types, one in statuses.items() if one.status == status and one.reason}
-    reason = "; ".join(dict.fromkeys(reasons.values()))
-    exact, axioms = ({one.prover: one for one in verdicts}.get(prover) for prover in ("exact", "axioms"))
-    laws = axioms.rests if axioms is not None and (exact is None or exact.answer != "equal") else ()
-    rests = tuple((law, rule_digest(rules, rules.laws[law])) for law in laws)
+    worst = max((one.status for one in statuses.values()), key=STATUSES.index)
+    reasons = (one.reason for one in statuses.values() if one.status == worst and one.reason)
     own = digest or rule_digest(rules, definition)
-    return RuleVerdict(definition.name, status, tuple(verdicts), own, reason, by_type, rests)
+    return RuleVerdict(definition.name, worst, tuple(verdicts), own, "; ".join(dict.fromkeys(reasons)), by_type)
 
 
-def _status(definition: Definition, by: dict[ProverName, Verdict], refuting: Verdict | None) -> tuple[Status, str]:
-    if refuting is not None:
-        return "refuted", ""
+def _status(definition: Definition, by: dict[ProverName, Verdict]) -> tuple[Status, str]:
+    """The status that follows where no prover finds a difference, and its reason."""
     if isinstance(definition, SubstitutionDef) and definition.syntax.partial:
         field = by.get("field")
         return "undecided", field.reason if field is not None else "partial"
-    exact, axioms, field = by.get("exact"), by.get("axioms"), by.get("field")
+    exact, field = by.get("exact"), by.get("field")
     if exact is not None and exact.answer == "equal":
         return ("bounded", exact.scope) if exact.scope else ("proved", "")
-    if axioms is not None and axioms.answer == "equal":
-        undecided = f", where the exact prover says: {exact.reason}" if exact is not None else ""
-        if axioms.weakest == "trusted":
-            return "trusted", f"follows from laws that are trusted: {', '.join(axioms.rests)}"
-        bound = f" ({axioms.scope})" if axioms.scope else ""
-        return "bounded", f"follows from the laws that the axioms prover holds{bound}{undecided}"
     trusted = trusted_reason(definition)
     if trusted is not None:
         return "trusted", trusted
-    reason = next((one.reason for one in (exact, field, axioms) if one is not None and one.reason), "")
+    reason = next((one.reason for one in (exact, field) if one is not None and one.reason), "")
     if field is not None and field.answer == "equal":
         return "tested", reason
     return "undecided", reason

@@ -33,15 +33,11 @@ from dslc.prove.instances.instances import InstanceSet, Uncovered, with_numbers
 from dslc.prove.instances.type_classes import carried
 from dslc.prove.laws import law_substitutions
 from dslc.prove.sizes import at_sizes
-from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Types, Verdict, milliseconds_since
+from dslc.prove.verdict import Answer, Counterexample, ProverName, Types, Verdict, milliseconds_since
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
-#: in the order in which they are asked: cheap refutation first, the independent second opinion last
-PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
-
 Definition = SubstitutionDef | PropertyDef
-Axioms = Callable[[Rules, SubstitutionDef], Verdict]
 
 SECONDS = 10.0  #: seconds that a comparison may take
 BRIEF = 0.1  #: share of that where another comparison is open already
@@ -64,13 +60,12 @@ def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...
 
 
 def prover_verdict(
-    rules: Rules, definition: Definition, prover: ProverName, *, seed: int = 0, axioms: Axioms | None = None,
-    seconds: float = inf, without: Collection[Types] = (), small: bool = True,
+    rules: Rules, definition: Definition, prover: ProverName, *, seed: int = 0, seconds: float = inf,
+    without: Collection[Types] = (), small: bool = True,
 ) -> Verdict:  # fmt: skip
     """One prover's answer, for all equations of a law and all element types that they admit together.
 
     Args:
-        axioms: the prover of axioms, where that is asked.
         seconds: see `exact_verdict`.
         without: element types for which the rule is known to be wrong.
         small: whether a small counterexample is looked for; where there is one for other element types, it is not.
@@ -81,7 +76,7 @@ def prover_verdict(
     for sub in subjects(rules, definition):
         asked = [types for types in deeply(partial(types_of, rules, sub)) if types not in refuted]
         small = small and not refuted
-        for types, verdict in deeply(partial(_by_type, rules, sub, prover, asked, seed, axioms, seconds, small)):
+        for types, verdict in deeply(partial(_by_type, rules, sub, prover, asked, seed, seconds, small)):
             parts.setdefault(types, []).append(verdict)
             if verdict.answer == "differs":
                 refuted.add(types)
@@ -93,21 +88,15 @@ def prover_verdict(
 def in_turn(
     provers: Sequence[ProverName],
     ask: Callable[[ProverName, Collection[Types]], Verdict],
-    second: bool = False,
-    thorough: bool = False,
 ) -> Iterator[Verdict]:
     """The verdicts of some provers, each as soon as it is known. One that fails has not decided, and says why.
 
-    After a difference no prover is asked about the element types in question, unless this is to be `thorough`; and no second
-    opinion where none is wanted.
+    After a difference no prover is asked about the element types in question.
     """
-    shown = False
     refuted: set[Types] = set()
     for prover in provers:
-        if prover == "axioms" and shown and not (second or thorough):
-            continue
         try:
-            verdict = ask(prover, () if thorough else refuted)
+            verdict = ask(prover, refuted)
         except DslcError as problem:
             reason = problem.diagnostics[0].message if problem.diagnostics else str(problem)
             verdict = Verdict(prover, "unknown", reason=reason)
@@ -118,21 +107,15 @@ def in_turn(
         yield verdict
         refuted.update(types for types, part in verdict.parts if part.answer == "differs")
         open_ = any(part.answer != "differs" for _, part in verdict.parts)
-        if verdict.answer == "differs" and not open_ and not thorough:
+        if verdict.answer == "differs" and not open_:
             return
-        shown = shown or (prover == "exact" and verdict.answer == "equal")
 
 
 def _by_type(
-    rules: Rules, sub: SubstitutionDef, prover: ProverName, asked: Sequence[Types], seed: int, axioms: Axioms | None,
+    rules: Rules, sub: SubstitutionDef, prover: ProverName, asked: Sequence[Types], seed: int,
     seconds: float, small: bool,
 ) -> list[tuple[Types, Verdict]]:  # fmt: skip
     """The answers for element types that a rule admits."""
-    if prover == "axioms":
-        # laws are those of numbers; what they say of integers is not known
-        about = [types for types in asked if all(kind is TypeClass.FLOATS for _, kind in types.kinds)]
-        assert axioms is not None
-        return [(types, axioms(rules, sub)) for types in about[:1]]
     share, scope = min(1.0, CLASSES / max(1, len(asked))), scope_of_types(rules, sub)
     out: list[tuple[Types, Verdict]] = []
     also: frozenset[TypeClass] = frozenset()
@@ -168,7 +151,7 @@ def _uncovered(rules: Rules, sub: SubstitutionDef, types: Types) -> str:
     """The reason for which a rule has no cover, the same for all types; empty where it has one, or no instance."""
     if not sub.syntax.partial and not tells_types_apart(sub):
         try:
-            instance_set(rules, sub, types=types)
+            instance_set(rules, sub, "symbolic", types)
         except Uncovered as problem:
             return "" if problem.vacant else str(problem)
     return ""
@@ -224,8 +207,7 @@ def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -
     return Verdict(
         prover, "equal", milliseconds, reasons, scopes,
         error_bound=max(bounds) if len(bounds) == len(parts) else None,
-        needs=every("needs"), presumes=every("presumes"), rests=every("rests"),
-        weakest=max((part.weakest for part in parts), key=STATUSES.index),
+        needs=every("needs"), presumes=every("presumes"),
     )  # fmt: skip
 
 
@@ -245,6 +227,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     together = Effort(TOGETHER * seconds)
     both_ways = sub.syntax.arrow == "<=>"
     on_cover = partial(_on_cover, rules, both_ways=both_ways)
+    numbered = partial(with_numbers, sub)
     if sub.syntax.partial:
         found = Verdict("exact", "skipped", reason="partial: the sides may differ")
     else:
@@ -261,16 +244,12 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
                 return replace(found, milliseconds=milliseconds_since(began))
             if covered.unknown_steps:
                 within = Effort(TOGETHER * brief)
-                found = on_cover(covered, brief, within, most_open=1)
-                if found.places:
-                    found = (
-                        with_numbers(sub, covered, lambda fewer: on_cover(fewer, brief, within, most_open=1)) or found
-                    )
-            if not covered.unknown_steps or found.answer == "unknown":
-                covered = instance_set(rules, sub, types=types)
-                found = on_cover(covered, seconds, together)
-            if found.places:
-                found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, seconds, together)) or found
+                found = numbered(covered, lambda some: on_cover(some, brief, within, most_open=1))
+                if found.answer == "unknown":
+                    covered = instance_set(rules, sub, types=types)
+                    found = numbered(covered, lambda some: on_cover(some, seconds, together))
+            else:
+                found = numbered(covered, lambda some: on_cover(some, seconds, together))
             if found.answer == "unknown" and covered.unknown_integers:
                 numbers = on_cover(
                     instance_set(rules, sub, "attributes", types), seconds, Effort(TOGETHER * brief), most_open=1

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from dslc.errors import Diagnostic
 from dslc.folders import cache_folder
-from dslc.prove.evidence.dependencies import current, known_verdict, note, resting
+from dslc.prove.evidence.dependencies import known_verdict
 from dslc.prove.evidence.digest import rule_digest, used_by
 from dslc.prove.evidence.lock import Lock, installed, lock_path, own_evidence, read_lock, stamp, write_lock
 from dslc.prove.run.conclusion import conclude, diagnostic_of
-from dslc.prove.run.provers import PROVERS, Definition, prover_verdict
+from dslc.prove.run.provers import Definition, prover_verdict
 from dslc.prove.run.worker import Task, answered, definition_of
 from dslc.prove.run.workers import Workers
-from dslc.prove.verdict import ProverName, RuleVerdict
-from dslc.semantics.definitions import Module, OperatorDef, PropertyDef, SubstitutionDef
-from dslc.semantics.library import Rules, rules_cache
-from dslc.semantics.walk import walk_expr
+from dslc.prove.verdict import PROVERS, ProverName, RuleVerdict
+from dslc.semantics.definitions import Module, PropertyDef, SubstitutionDef
+from dslc.semantics.library import Rules
 from dslc.store import Store
-from dslc.syntax import tree as t
 
 SECONDS = 30.0  #: seconds that one prover may take for one rule
 KEEP = 10.0  #: seconds after which what was proved is written, so that a run that is killed loses little
@@ -37,19 +35,13 @@ def verify_rule(
     provers: Sequence[ProverName] = PROVERS,
     *,
     seed: int = 0,
-    milliseconds: int = 3000,
-    thorough: bool = False,
 ) -> RuleVerdict:
     """The verdict of one rule or law, in this process and without a hard limit of time.
-
-    Args:
-        milliseconds: for the axioms prover.
-        thorough: ask all provers, also after one has found a difference.
 
     Raises:
         DslcError: E0510 where the provers disagree.
     """
-    task = Task(definition.name, tuple(provers), seed, milliseconds, thorough=thorough)
+    task = Task(definition.name, tuple(provers), seed)
     if definition.name not in rules.substitutions and definition.name not in rules.laws:
         rules = with_rule(rules, definition)
     return conclude(rules, definition, list(answered(rules, task)))
@@ -72,7 +64,6 @@ def verify(
     provers: Sequence[ProverName] = PROVERS,
     limit: float = SECONDS,
     seed: int = 0,
-    thorough: bool = False,
     notes: list[str] | None = None,
     trust: bool = False,
     into: dict[str, RuleVerdict] | None = None,
@@ -98,106 +89,78 @@ def verify(
         definitions = [one for one in definitions if one.name in wanted]
     digests = {one.name: rule_digest(rules, one) for one in definitions}
     # an answer of some provers only is not what a lock promises
-    locks = _Locks(
-        rules, lock if set(provers) == set(PROVERS) else None, limit, notes if notes is not None else [], trust
-    )
+    where = lock if set(provers) == set(PROVERS) else None
+    locks = _Locks(rules, where, limit, [] if notes is None else notes, trust)
     found: dict[str, RuleVerdict] = {} if into is None else into
     old = ((one.name, locks.of(one, digests[one.name])) for one in definitions)
     found.update((name, verdict) for name, verdict in old if verdict is not None)
-    every, common = tuple(provers) != PROVERS, Task("", tuple(provers), seed, int(limit * 1e3) // 10, thorough=thorough)
-    left = [one for one in definitions if one.name not in found]
-    tasks = [replace(common, rule=one.name, second=every or has_laws(rules, one)) for one in left]
+    tasks = [Task(one.name, tuple(provers), seed) for one in definitions if one.name not in found]
     done, written = len(found), time.monotonic()
     try:
         with Workers(rules, workers if tasks else 0, limit) as pool:
-            # laws first: what is known of them is what rules may rest on
-            for about_laws in (True, False):
-                laws = tuple((one.rule, one.status, one.reason) for one in found.values() if one.rule in rules.laws)
-                note(rules, laws)
-                chosen_tasks = [replace(task, laws=laws) for task in tasks if (task.rule in rules.laws) is about_laws]
-                for task, verdicts in pool.run(chosen_tasks):
-                    definition = definition_of(rules, task.rule)
-                    verdict = resting(rules, conclude(rules, definition, verdicts, digests[task.rule]), found)
-                    found[task.rule] = verdict
-                    locks.keep(verdict)
-                    done += 1
-                    if time.monotonic() > written + KEEP:
-                        locks.write(found)
-                        written = time.monotonic()
-                    if progress is not None:
-                        progress(done, len(definitions), verdict)
+            for task, verdicts in pool.run(tasks):
+                verdict = conclude(rules, definition_of(rules, task.rule), verdicts, digests[task.rule])
+                found[task.rule] = verdict
+                locks.keep(verdict)
+                done += 1
+                if time.monotonic() > written + KEEP:
+                    locks.write(found)
+                    written = time.monotonic()
+                if progress is not None:
+                    progress(done, len(definitions), verdict)
     finally:
         locks.write(found)
     return tuple(found[one.name] for one in definitions)
 
 
-def has_laws(rules: Rules, definition: Definition) -> bool:
-    """Return whether laws speak of every operator that a substitution uses: then the axioms prover gives a second opinion."""
-    if not isinstance(definition, SubstitutionDef):
-        return False
-    spoken = rules_cache(rules, "spoken").setdefault(
-        "laws", frozenset().union(*(_operators(law) for law in rules.laws.values()))
-    )
-    used = _operators(definition)
-    return bool(used) and used <= spoken
-
-
-def _operators(definition: Definition) -> frozenset[str]:
-    """The operators that a definition calls."""
-    called = (node.function for node in walk_expr(definition.syntax) if isinstance(node, t.Call))
-    found = (definition.module.lookup(name) for name in called)
-    return frozenset(op.name for op in found if isinstance(op, OperatorDef))
-
-
+@dataclass(slots=True)
 class _Locks:
     """The locks of a run, read when first asked for."""
 
-    def __init__(
-        self, rules: Rules, where: Path | Literal["beside"] | None, limit: float, notes: list[str], trust: bool = False
-    ) -> None:
-        self._rules, self._where, self._limit, self._notes, self._trust = rules, where, limit, notes, trust
-        self._read: dict[Path, Lock] = {}
-        self._own = own_evidence()
-        #: what others said, and is believed in this run
-        self._told: set[str] = set()
+    rules: Rules
+    where: Path | Literal["beside"] | None
+    limit: float
+    notes: list[str]
+    trust: bool
+    read: dict[Path, Lock] = field(default_factory=dict)
 
     def of(self, definition: Definition, digest: str) -> RuleVerdict | None:
-        if self._where is None:
+        if self.where is None:
             return None
-        path = lock_path(definition) if self._where == "beside" else self._where
-        if path not in self._read:
-            self._read[path] = read_lock(path)
-            if self._read[path].problem:
-                self._notes.append(f"{self._read[path].problem}; its rules are proved again")
+        path = self._path(definition)
+        if path not in self.read:
+            self.read[path] = read_lock(path)
+            if self.read[path].problem:
+                self.notes.append(f"{self.read[path].problem}; its rules are proved again")
         # anyone may have written the lock: it is believed where it is trusted; what was proved here is in the user's own cache
-        own = self._own.get(definition.name, digest)
-        known = own and Lock({definition.name: own}).of(definition.name, digest, self._limit)
-        if known is None and self._trust:
-            known = self._read[path].of(definition.name, digest, self._limit)
-            if known is not None:
-                self._told.add(definition.name)
-        return known if known is not None and current(self._rules, known) else None
+        own = own_evidence().get(definition.name, digest)
+        known = own and Lock({definition.name: own}).of(definition.name, digest, self.limit)
+        if known is None and self.trust:
+            known = self.read[path].of(definition.name, digest, self.limit)
+        return known
+
+    def _path(self, definition: Definition) -> Path:
+        return self.where if isinstance(self.where, Path) else lock_path(definition)
 
     def keep(self, verdict: RuleVerdict) -> None:
-        """Notes what was proved just now as the user's own evidence; what follows from the word of others is none."""
-        if self._where is not None and self._told.isdisjoint(dict(verdict.rests)):
-            self._own.put([verdict])
+        """Notes what was proved just now as the user's own evidence."""
+        if self.where is not None:
+            own_evidence().put([verdict])
 
     def write(self, found: dict[str, RuleVerdict]) -> None:
         """Verdicts of this run beside those of rules that it did not concern; none of rules that are gone."""
-        if self._where is None:
+        if self.where is None:
             return
-        present = {*self._rules.substitutions, *self._rules.laws}
-        libraries = {module.library for module in self._rules.modules}
-        for path, lock in self._read.items():
+        present = {*self.rules.substitutions, *self.rules.laws}
+        libraries = {module.library for module in self.rules.modules}
+        for path, lock in self.read.items():
             if installed(path):
                 continue
             kept = {k: v for k, v in lock.verdicts.items() if k in present or k.rpartition(".")[0] not in libraries}
-            beside = self._where == "beside"
-            kept |= {k: v for k, v in found.items() if not beside or lock_path(definition_of(self._rules, k)) == path}
+            kept |= {k: v for k, v in found.items() if self._path(definition_of(self.rules, k)) == path}
             note = write_lock(path, kept)
             if note:
-                self._notes.append(note)
+                self.notes.append(note)
 
 
 def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
@@ -219,7 +182,7 @@ def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic
 
     A law with mistakes, or about operators with some (`mistake_in`), is no matter of this.
     """
-    known = known_verdict(rules, law, locks=True)
+    known = known_verdict(rules, law)
     if known is not None and known.status != "refuted":
         return []
     digest = rule_digest(rules, law)

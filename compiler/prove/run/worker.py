@@ -14,11 +14,10 @@ from pathlib import Path
 
 from dslc.errors import SourceText
 from dslc.processes.child import Asker
-from dslc.prove.evidence.dependencies import note
 from dslc.prove.evidence.digest import modules_digest
 from dslc.prove.garbage import gc_paused
 from dslc.prove.run.provers import Definition, in_turn, prover_verdict
-from dslc.prove.verdict import ProverName, Status, Types, Verdict
+from dslc.prove.verdict import ProverName, Types, Verdict
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules, load_many
 from dslc.syntax import tree as t
@@ -32,13 +31,8 @@ class Task:
     rule: str
     provers: tuple[ProverName, ...]
     seed: int = 0
-    milliseconds: int = 3000
     #: about so long, counted in steps, the exact prover may take
     seconds: float = inf
-    #: ask all provers, also after one has found a difference
-    thorough: bool = False
-    #: ask the axioms prover also where the exact one has shown the sides to be equal
-    second: bool = True
     #: look for a small counterexample of what is wrong
     small: bool = True
     #: only look for guards, with the first prover's name: the rule is known to be wrong
@@ -46,8 +40,6 @@ class Task:
     #: the rule itself where it is in no file, and its operators: qualified names, each with the one that the text has for it
     text: str = ""
     operators: tuple[tuple[str, str], ...] = ()
-    #: what is known of laws by now: name, status, reason
-    laws: tuple[tuple[str, Status, str], ...] = ()
 
 
 def definition_of(rules: Rules, name: str) -> Definition:
@@ -57,30 +49,17 @@ def definition_of(rules: Rules, name: str) -> Definition:
 
 def answered(rules: Rules, task: Task) -> Iterator[Verdict]:
     """The verdicts of one task, each as soon as it is known; see `in_turn`."""
-    return in_turn(task.provers, partial(_answer, rules, task), task.second, task.thorough)
+    return in_turn(task.provers, partial(_answer, rules, task))
 
 
 def _answer(rules: Rules, task: Task, prover: ProverName, without: Collection[Types]) -> Verdict:
-    note(rules, task.laws)
     definition = written(rules, task.text, dict(task.operators)) if task.text else definition_of(rules, task.rule)
     if task.guards and isinstance(definition, SubstitutionDef):
         from dslc.prove.guards import guards_verdict
 
         return guards_verdict(rules, definition, task.seed)
-    axioms = None
-    if prover == "axioms":
-        from dslc.prove.axioms.prover import kept_prover
-
-        axioms = kept_prover(task.milliseconds).verdict
     return prover_verdict(
-        rules,
-        definition,
-        prover,
-        seed=task.seed,
-        axioms=axioms,
-        seconds=task.seconds,
-        without=without,
-        small=task.small,
+        rules, definition, prover, seed=task.seed, seconds=task.seconds, without=without, small=task.small
     )
 
 

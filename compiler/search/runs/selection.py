@@ -13,7 +13,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.errors import Diagnostic, DslcError
 from dslc.match import CompiledRule, compile_directions
 from dslc.mutate.partial import PartialRule, compiled
-from dslc.prove.evidence.dependencies import believed_lock, current
+from dslc.prove.evidence.dependencies import believed_lock
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import own_evidence
 from dslc.prove.run.verify import verify
@@ -266,7 +266,7 @@ def statuses(
         verdict = (
             believed_lock(rules, one).of(one.name, digest) or own.get(one.name, digest) or kept.get(one.name, digest)
         )
-        if verdict is None or not current(rules, verdict, loaded=False):
+        if verdict is None:
             unknown.append(one.name)
         else:
             found[one.name] = verdict
