@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from dslc.codegen.arithmetic import over, pieces, plus, rest, times
+from dslc.codegen.arithmetic import ceiling, over, plus, rest, times
 from dslc.codegen.factoring import factor_of
 from dslc.codegen.group import Part, Parts, reads_of
 from dslc.codegen.split_reductions import factors_of, outermost, part_of
@@ -360,7 +360,7 @@ def _panels(
 ) -> Part:
     """The weights as `[panel, points, channel, column]`, 0 in columns that there are not: in the order in which they are read."""
     width = sizes[column]
-    extents = (plain(pieces(width, panel)), *(sizes[it] for it in points), plain(terms), panel)
+    extents = (plain(ceiling(width, panel)), *(sizes[it] for it in points), plain(terms), panel)
     places = [iterator(f"i{k}") for k in range(len(extents))]
     at = plus(times(panel, places[0]), places[-1])
     put: dict[Iter, Scalar] = {**dict(zip(points, places[1:], strict=False)), channel: places[-2], column: at}
@@ -381,7 +381,7 @@ def _copied(
 
     And parts that it reads.
     """
-    filled = times(pieces(terms, lanes), lanes)
+    filled = times(ceiling(terms, lanes), lanes)
     extents: list[Dim] = []
     index: list[Scalar] = []
     channel = iterator(f"i{len(places) - 1}")
@@ -438,8 +438,8 @@ def _body(
     back = {at[it]: iterator(f"e{k}") for k, it in enumerate(points)}
     tile = {it: iterator(f"t{k}") for k, it in enumerate(inner.iters)}
     through = iterator("c")
-    spot: dict[Iter, Scalar] = {it: back[at[it]] for it in points} | {it: names[it] for it in rows} | tile
-    spot[channel] = through
+    spot: dict[Iter, Scalar] = {it: back[at[it]] for it in points}
+    spot |= {channel: through, **{it: names[it] for it in rows}, **tile}
     put = {it: substitute(place, spot) for it, place in here.items()}
     tables = [substitute(each, put) for each in factors_of(inner) if isinstance(each, Table)]
     moved = read(1, (*(place.text(spot) for place in places if place.spatial), through))

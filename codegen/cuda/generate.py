@@ -8,7 +8,7 @@ from typing import Any
 
 from dslc.codegen.cuda.choose import Hardware, candidates, seconds
 from dslc.codegen.cuda.smem_transpose import TurnedStage
-from dslc.codegen.cuda.stage import SECTOR, CudaStage, LaunchCode, Room, above, plain, scalar, times
+from dslc.codegen.cuda.stage import SECTOR, CudaStage, LaunchCode, Room, above, least, plus, times
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, CudaVariant, Pointer, PointerPlace
 from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
 from dslc.codegen.cuda.units import UnitStage, takes
@@ -23,7 +23,7 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.vectorize import GroupMemory
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
-from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, walk
+from dslc.ir.scalar import Apply, Reduce, Sym, walk
 from dslc.semantics.library import Rules
 
 LONG = 1 << 16  #: elements from which on a reduction is cut in pieces
@@ -106,13 +106,10 @@ class _Kernels:
         """One launch, in the form that fits."""
         found = self.products.get(stage.placed[0].part.value)
         if found is not None:
-            assert self.variant.tile is not None
-            if self._units(stage.placed[0].part, found):
-                assert self.variant.units is not None
-                return UnitStage(stage, memory, self.names, self.variant, self.room, found, self.variant.units).launch()
-            return ProductStage(stage, memory, self.names, self.variant, self.room, found, self.variant.tile).launch()
+            form = UnitStage if self._units(stage.placed[0].part, found) else ProductStage
+            return form(stage, memory, self.variant, self.room, found).launch()
         kind = TurnedStage if self.variant.turn else CudaStage
-        return kind(stage, memory, self.names, self.variant, self.room).launch()
+        return kind(stage, memory, self.variant, self.room).launch()
 
     def _printed(self, launch: CudaLaunch, code: LaunchCode) -> dict[str, Any]:
         const = ["" if pointer.name in code.written else "const " for pointer in code.pointers]
@@ -135,29 +132,29 @@ class _Kernels:
         for placed in stage.placed:
             for arg in placed.part.args:
                 if arg not in kept:
-                    read[arg] = _plus(read.get(arg, 0), times(*placed.part.scope.extents, _steps(placed.part)))
+                    read[arg] = plus(read.get(arg, 0), times(*placed.part.scope.extents, _steps(placed.part)))
         for value, count in read.items():
             # of a table only what is looked up
-            moved = _plus(moved, times(_least(times(*value.type.shape), count), value.type.dtype.bytes))
+            moved = plus(moved, times(least(times(*value.type.shape), count), value.type.dtype.bytes))
         for value in stage.values:
             if value in memory.stores or value in code.spread:
-                moved = _plus(moved, times(*value.type.shape, value.type.dtype.bytes))
+                moved = plus(moved, times(*value.type.shape, value.type.dtype.bytes))
         for placed in stage.placed:
             part = placed.part
-            work = _plus(work, _operations(part))
+            work = plus(work, _operations(part))
             reads = sum(each.type.dtype.bytes for each in part.args if each not in kept)
             if code.form == "units" and self.variant.units is not None:
                 side = min(self.variant.units.rows, self.variant.units.columns)
-                asked = _plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
+                asked = plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
             elif code.form == "products" and self.variant.tile is not None:
                 # an element is read once for all results along the other side of a tile
                 tile = self.variant.tile
                 side = min(tile.rows, tile.columns)
                 # operands come from shared memory once for all results of a thread along the other side
                 work = above(times(work, tile.down * tile.right + tile.down + tile.right), tile.down * tile.right)
-                asked = _plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
+                asked = plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
             else:
-                asked = _plus(asked, times(*part.scope.extents, _steps(part), reads))
+                asked = plus(asked, times(*part.scope.extents, _steps(part), reads))
         # of what is fetched for one that lies apart the neighbours are not wanted
         asked = above(times(asked, round(SECTOR * code.apart)), SECTOR)
         return CudaLaunch(
@@ -176,21 +173,12 @@ class _Kernels:
         )
 
 
-def _plus(a: Dim, b: Dim) -> Dim:
-    total = apply("+", scalar(a), scalar(b))
-    return int(total.value) if isinstance(total, Num) and isinstance(total.value, int) else total
-
-
-def _least(a: Dim, b: Dim) -> Dim:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else plain(apply("min", scalar(a), scalar(b)))
-
-
 def _steps(part: Part) -> Dim:
     """Steps of the longest reduction of a part, for one element."""
     most: Dim = 1
     for node in walk(part.scope.body):
         if isinstance(node, Reduce) and all(not extent.free for extent in node.extents):
-            length = times(*(plain(extent) for extent in node.extents))
+            length = times(*node.extents)
             if not isinstance(length, int) or (isinstance(most, int) and length > most):
                 most = length
     return most
@@ -217,7 +205,7 @@ def variants(
     with reasons():
         parts = parts_of(rules, group)
         products = any(product_of(part) is not None for part in parts.parts)
-        rows = any(isinstance(node, Reduce) for part in parts.parts for node in walk(part.scope.body))
+        rows = any(part.scope.body.binds for part in parts.parts)
         found: dict[str, tuple[float, CudaVariant]] = {}
         for variant in candidates(products, rows):
             text = _Kernels(parts, variant).text()
