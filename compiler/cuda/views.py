@@ -13,7 +13,7 @@ from dslc.analysis.numeric import DataDependent, interval, vector
 from dslc.analysis.poly import NotIntegral, polynomial
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Scope
-from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, as_scalar, num
+from dslc.ir.scalar import Iter, Read, Scalar, apply, as_scalar, num
 from dslc.records import record
 
 CHUNK = 1 << 18  #: positions at once
@@ -182,8 +182,3 @@ def joined(axes: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
             return None
         size, stride = size * extent, stride if size > 1 else step
     return size, stride
-
-
-def number(value: Scalar) -> int | None:
-    """A size as an integer; None where it is unknown."""
-    return int(value.value) if isinstance(value, Num) else None

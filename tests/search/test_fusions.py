@@ -18,7 +18,6 @@ from benchmarks.kernel_models import Case, Writer, mish, prelu, weights
 from benchmarks.kernels import sizes_of, with_kernels
 from dslc.codegen.generate import generate
 from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
-from dslc.codegen.host.library import build as built
 from dslc.codegen.text import KernelText, NotGenerated, Reason
 from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
@@ -41,6 +40,7 @@ from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, standard
 from dslc.sessions import session
 from tests.caches import apart
+from tests.codegen.native import build as built
 from tests.search.test_match_random import BASES, STEPS, Step, build, unary
 
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
