@@ -30,6 +30,7 @@ from dslc.fuse.fusion import Fused, FusingStory
 from dslc.fuse.groups import proposals
 from dslc.fuse.kernels import fold_of, kernels
 from dslc.fuse.profile import WorkSizes
+from dslc.fuse.timings import Subject
 from dslc.interpret import Floats, run
 from dslc.ir.graph import Call, Graph, Kernel
 from dslc.ir.graph import replace as graph_replace
@@ -265,7 +266,7 @@ def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> autotune.TunedKernel | 
     with CostCache(None) as costs:
         measurer = Measurer(this_machine(1), costs)
         try:
-            subject = autotune.Subject(whole, (False,) * len(holes))
+            subject = Subject(whole, (False,) * len(holes))
             (found,) = autotune.Autotuner(rules, measurer, WorkSizes({"N": 64}), 17).tried([subject]).values()
         finally:
             measurer.close()
