@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -89,8 +88,10 @@ class _Kernels:
         stages = stages_of(parts, self.variant.fuse)
         memory = memory_of(parts, stages, lambda type, _: self.room.take(type.dtype, tensor_of(type, "").elements))
         codes = [self._written(stage, memory) for stage in stages]
-        both = enumerate(zip(stages, codes, strict=True))
-        launches = [self._launch(f"{UNNAMED}_{k}", stage, code, memory) for k, (stage, code) in both]
+        launches = [
+            self._launch(f"{UNNAMED}_{k}", stage, code, memory)
+            for k, (stage, code) in enumerate(zip(stages, codes, strict=True))
+        ]
         body = render(
             "kernel.cu.j2",
             "cuda",
@@ -129,10 +130,11 @@ class _Kernels:
         # what a block keeps for itself is not moved
         kept = stage.values - code.spread
         read: dict[Value, Dim] = {}
+        steps = {each.part.value: times(*each.part.scope.extents, _steps(each.part)) for each in stage.placed}
         for placed in stage.placed:
             for arg in placed.part.args:
                 if arg not in kept:
-                    read[arg] = plus(read.get(arg, 0), times(*placed.part.scope.extents, _steps(placed.part)))
+                    read[arg] = plus(read.get(arg, 0), steps[placed.part.value])
         for value, count in read.items():
             # of a table only what is looked up
             moved = plus(moved, times(least(times(*value.type.shape), count), value.type.dtype.bytes))
@@ -140,21 +142,18 @@ class _Kernels:
             if value in memory.stores or value in code.spread:
                 moved = plus(moved, times(*value.type.shape, value.type.dtype.bytes))
         for placed in stage.placed:
-            part = placed.part
-            work = plus(work, _operations(part))
-            reads = sum(each.type.dtype.bytes for each in part.args if each not in kept)
-            if code.form == "units" and self.variant.units is not None:
-                side = min(self.variant.units.rows, self.variant.units.columns)
-                asked = plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
-            elif code.form == "products" and self.variant.tile is not None:
+            part, tile = placed.part, self.variant.units if code.form == "units" else self.variant.tile
+            nodes = (node for node in walk(part.scope.body) if isinstance(node, Apply | Reduce) and not node.integral)
+            # operations, roughly: every function once per step of the longest reduction
+            work = plus(work, times(steps[part.value], max(1, sum(1 for _ in nodes))))
+            whole = times(steps[part.value], sum(each.type.dtype.bytes for each in part.args if each not in kept))
+            if code.form in {"units", "products"} and tile is not None:
                 # an element is read once for all results along the other side of a tile
-                tile = self.variant.tile
-                side = min(tile.rows, tile.columns)
+                whole = above(whole, min(tile.rows, tile.columns))
+            if code.form == "products" and tile is not None:
                 # operands come from shared memory once for all results of a thread along the other side
                 work = above(times(work, tile.down * tile.right + tile.down + tile.right), tile.down * tile.right)
-                asked = plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
-            else:
-                asked = plus(asked, times(*part.scope.extents, _steps(part), reads))
+            asked = plus(asked, whole)
         # of what is fetched for one that lies apart the neighbours are not wanted
         asked = above(times(asked, round(SECTOR * code.apart)), SECTOR)
         return CudaLaunch(
@@ -184,20 +183,11 @@ def _steps(part: Part) -> Dim:
     return most
 
 
-def _operations(part: Part) -> Dim:
-    """Operations of a part, roughly: every function once per step of the longest reduction."""
-    count = sum(1 for node in walk(part.scope.body) if isinstance(node, Apply | Reduce) and not node.integral)
-    return times(*part.scope.extents, _steps(part), max(1, count))
-
-
-def variants(
-    rules: Rules, group: Graph, hardware: Hardware | None = None, sizes: Mapping[Sym, int] | None = None
-) -> tuple[CudaVariant, ...]:
+def variants(rules: Rules, group: Graph, hardware: Hardware | None = None) -> tuple[CudaVariant, ...]:
     """Ways to write a group's kernels that differ, the one that promises most first.
 
     Args:
         hardware: what they are to run on (an A100 where nothing is said).
-        sizes: numbers of unknown sizes that are typical.
 
     Raises:
         NotGenerated: there is no kernel for the group.
@@ -210,6 +200,6 @@ def variants(
         for variant in candidates(products, rows):
             text = _Kernels(parts, variant).text()
             body = text.text.removeprefix(preamble()).replace(text.name, "")
-            found.setdefault(body, (seconds(text, hardware or Hardware(), sizes), variant))
+            found.setdefault(body, (seconds(text, hardware or Hardware()), variant))
     # what promises the same stays in the order of the candidates
     return tuple(variant for _, variant in sorted(found.values(), key=lambda each: each[0]))
