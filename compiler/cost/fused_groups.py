@@ -219,7 +219,6 @@ class _Region:
         #: the node that each of the region's own stands for, and where that stands
         self._origin: dict[Node, Node] = {}
         self.place = {node: k for k, node in enumerate(nodes)}
-        self._args_of = args_of
         new: dict[Value, Value] = {}
         read: set[Value] = set()
         for node in nodes:
