@@ -43,14 +43,14 @@ class Priced:
         return sum(price.seconds for price in self.prices)
 
 
+@record
 class PriceTable:
     """Prices on one target, measured when first asked for, each by itself; infinite for what the target cannot run.
 
     Opaque nodes have none: they are the same in whatever is compared.
     """
 
-    def __init__(self, costs: CostModel) -> None:
-        self._costs = costs
+    costs: CostModel
 
     def lowered(self, outputs: Sequence[Value]) -> list[Lowered]:
         """The nodes below some values as what is run, producers first: the lowerings that take most, and single nodes."""
@@ -58,7 +58,7 @@ class PriceTable:
         uses: dict[Value, int] = {}
         for value in [*outputs, *(arg for node in working_nodes(outputs) for arg in node.args)]:
             uses[value] = uses.get(value, 0) + 1
-        pieces = self._costs.lowerings.fused(nodes, lambda node: node.args, lambda value: uses.get(value, 0))
+        pieces = self.costs.lowerings.fused(nodes, lambda node: node.args, lambda value: uses.get(value, 0))
         last = {piece.nodes[-1]: piece for piece in pieces}
         inside = {node for piece in pieces for node in piece.nodes}
         return [last.get(node, Lowered("", (node,))) for node in nodes if node in last or node not in inside]
@@ -67,7 +67,7 @@ class PriceTable:
         """A graph as a list of what is run, with prices."""
         pieces = self.lowered(graph.outputs)
         groups = [Group(piece.nodes, tuple(node.args for node in piece.nodes), len(piece.nodes)) for piece in pieces]
-        infos = self._costs.infos(groups)
+        infos = self.costs.infos(groups)
         ports: list[tuple[Info, Port]] = [(info, port_of(group)) for info, group in zip(infos, groups, strict=True)]
         changes, more = reorders(ports, graph.outputs)
         prices = [
