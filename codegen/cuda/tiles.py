@@ -176,7 +176,7 @@ class ProductStage(CudaStage):
         own = (self._let("y", f"k_rank / {across} * {tile.down}"), self._let("x", f"k_rank % {across} * {tile.right}"))
         down = self._let("m", f"{first[0].name} + {own[0].name}", self.height)
         right = self._let("n", f"{first[1].name} + {own[1].name}", self.width)
-        dtype = emitter.reduced_type(node, self._at(None, 0, None, None), computed(self.part.scope.dtype))
+        dtype = emitter.reduced_type(node, self._at(), computed(self.part.scope.dtype))
         results = [emitter.accumulator(node.kind, dtype, True) for _ in range(tile.down)]
         self._sum(first, own, down, right, dtype, results)
         for k, name in enumerate(results):
@@ -187,7 +187,7 @@ class ProductStage(CudaStage):
     ) -> None:
         """The loop over the steps of the sum, `depth` of them at a time."""
         emitter, depth, node = self.emitter, self.tile.depth, self.found.node
-        length = product(emitter.poly(extent, self._at(None, 0, None, None)) for extent in node.extents)
+        length = product(emitter.poly(extent, self._at()) for extent in node.extents)
         at = emitter.variable("k", length)
         inner = Block()
         with emitter.level(inner, at):
@@ -248,7 +248,7 @@ class ProductStage(CudaStage):
         exact = self.width.number is not None and self.width.number % width == 0
 
         def element() -> None:
-            env = self._at(down, k, lane, None)
+            env = self._at(down, k, lane)
             emitter.remember_reduction(self.found.node, env, value.dtype, value)
             self.put(env, emitter.emit_as(part.scope.body, env, computed(part.scope.dtype)))
 
@@ -282,7 +282,7 @@ class ProductStage(CudaStage):
                 place = self._let("m", f"{first.name} + {p.name}", extent)
                 step = self._let("k", f"{at.name} + {q.name}", length)
                 with emitter.level(then, fence=True):
-                    env = self._at(None, 0, place, step) if side else self._at(place, 0, None, step)
+                    env = self._at(right=place, step=step) if side else self._at(place, step=step)
                     # a condition may be around it that is no part of it
                     emitter.guarded += 1
                     value = emitter.emit_as(node, env, computed(dtype))
@@ -319,7 +319,7 @@ class ProductStage(CudaStage):
         """Return whether elements along the sum are neighbours in memory, not those along the side."""
         emitter = self.emitter
         place, step = emitter.variable("probe", extent), emitter.variable("probe", length)
-        env = self._at(None, 0, place, step) if side else self._at(place, 0, None, step)
+        env = self._at(right=place, step=step) if side else self._at(place, step=step)
         # a computed position, as at an edge, is computed in place
         with emitter.level(Block(), place, step, fence=True):
             for each in walk(node):
@@ -344,7 +344,7 @@ class ProductStage(CudaStage):
             self.emitter.ranges.extents[var] = extent
         return var
 
-    def _at(self, down: Var | None, by: int, right: Var | None, step: Var | None) -> Env:
+    def _at(self, down: Var | None = None, by: int = 0, right: Var | None = None, step: Var | None = None) -> Env:
         """The part at a place of the result, and at a step of the sum; sides that are not given are at their start."""
         part, ranges, node = self.part, self.emitter.ranges, self.found.node
         extents = sizes(part)

@@ -102,7 +102,7 @@ class UnitStage(ProductStage):
         )
         group, place = self._let("y", "k_rank % 32 / 4"), self._let("x", f"k_rank % 4 * {_BESIDE}")
         down = self._let("m", f"{first[0].name} + {warp[0].name} + {group.name}", self.height)
-        dtype = emitter.reduced_type(node, self._at(None, 0, None, None), computed(self.part.scope.dtype))
+        dtype = emitter.reduced_type(node, self._at(), computed(self.part.scope.dtype))
         results = [
             [[emitter.accumulator("sum", dtype, True) for _ in range(2)] for _ in range(units.right)]
             for _ in range(units.down)
@@ -118,7 +118,7 @@ class UnitStage(ProductStage):
     def _loop(self, first: tuple[Var, Var], warp: tuple[Var, Var], results: list[list[list[str]]]) -> None:
         """The loop over the steps of the sum, `depth` of them at a time."""
         emitter, units, node = self.emitter, self.units, self.found.node
-        length = product(emitter.poly(extent, self._at(None, 0, None, None)) for extent in node.extents)
+        length = product(emitter.poly(extent, self._at()) for extent in node.extents)
         at = emitter.variable("k", length)
         inner = Block()
         with emitter.level(inner, at):

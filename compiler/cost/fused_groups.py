@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -205,11 +206,8 @@ def _flood(
 
 def _closed(piece: Sequence[Node], args_of: Arguments, uses: Callable[[Value], int]) -> bool:
     """Return whether nothing but the last node's results is used outside."""
-    within: dict[Value, int] = {}
-    for node in piece:
-        for arg in args_of(node):
-            within[arg] = within.get(arg, 0) + 1
-    return all(uses(value) == within.get(value, 0) for node in piece[:-1] for value in node.values)
+    within = Counter(arg for node in piece for arg in args_of(node))
+    return all(uses(value) == within[value] for node in piece[:-1] for value in node.values)
 
 
 class _Region:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 from types import MappingProxyType
@@ -55,10 +56,8 @@ class PriceTable:
     def lowered(self, outputs: Sequence[Value]) -> list[Lowered]:
         """The nodes below some values as what is run, producers first: the lowerings that take most, and single nodes."""
         nodes = [node for node in working_nodes(outputs) if node.args and not isinstance(node, Opaque)]
-        uses: dict[Value, int] = {}
-        for value in [*outputs, *(arg for node in working_nodes(outputs) for arg in node.args)]:
-            uses[value] = uses.get(value, 0) + 1
-        pieces = self.costs.lowerings.fused(nodes, lambda node: node.args, lambda value: uses.get(value, 0))
+        uses = Counter([*outputs, *(arg for node in working_nodes(outputs) for arg in node.args)])
+        pieces = self.costs.lowerings.fused(nodes, lambda node: node.args, uses.__getitem__)
         last = {piece.nodes[-1]: piece for piece in pieces}
         inside = {node for piece in pieces for node in piece.nodes}
         return [last.get(node, Lowered("", (node,))) for node in nodes if node in last or node not in inside]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from dslc.cost.groups import working_nodes
 from dslc.deadline import FOREVER, Deadline
@@ -183,13 +184,13 @@ def _largest(around: Neighbours, profiles: Profiles, limits: GroupLimits, produc
     # every path between two nodes of one level stays in it: sets within a level are convex
     for below, node in edges:
         if levels[node] == levels[below]:
-            _join(members, node, below)
+            join(members, node, below)
     for below, node in edges:
         one, other = members[node], members[below]
         if one is other or not (large.isdisjoint(one) or large.isdisjoint(other)):
             continue
         if around.convex([*one, *other]):
-            _join(members, node, below)
+            join(members, node, below)
     for nodes in {id(nodes): nodes for nodes in members.values()}.values():
         ordered = sorted(nodes, key=around.rank.__getitem__)
         if runs[ordered[0]]:
@@ -204,8 +205,11 @@ def _levels(around: Neighbours, runs: Mapping[Node, bool], large: Collection[Nod
     return out
 
 
-def _join(members: dict[Node, list[Node]], a: Node, b: Node) -> None:
-    """Make one set of those of two nodes; `members` has the set of each node."""
+T = TypeVar("T")
+
+
+def join(members: dict[T, list[T]], a: T, b: T) -> None:
+    """Make one set of those of two things; `members` has the set of each."""
     small, large = sorted((members[a], members[b]), key=len)
     if large is not small:
         large.extend(small)
