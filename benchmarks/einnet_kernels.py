@@ -21,10 +21,11 @@ from dslc.derivation.calls import read_call
 from dslc.derivation.programs import unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
-from dslc.fuse.autotune import Autotuner, Subject
+from dslc.fuse.autotune import Autotuner
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import Cyclic, folded
 from dslc.fuse.profile import WorkSizes
+from dslc.fuse.timings import Subject
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, replace
 from dslc.ir.holes import hole, program
 from dslc.prove.exact.answers import Equal

@@ -29,7 +29,6 @@ import onnxruntime
 from benchmarks import blocks, neighbours
 from benchmarks.kernel_models import CASES
 from dslc.codegen.generate import generate, variants
-from dslc.codegen.host.library import build
 from dslc.cost.machine import available_memory
 from dslc.folders import cache_folder
 from dslc.ir.graph import Constant, Graph, Input, Value, input_value, kernel_value, replace
@@ -38,6 +37,7 @@ from dslc.onnx.exporter import export, function_of
 from dslc.onnx.functions import inlined
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules, standard
+from tests.codegen.native import build
 
 RUNNER = Path(__file__).with_name("full_runner.py")
 #: errors up to this are rounding

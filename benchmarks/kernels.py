@@ -35,7 +35,7 @@ from dslc.cost.process import ModelFile, Worker
 from dslc.cost.timing import race
 from dslc.errors import DslcError
 from dslc.folders import cache_folder
-from dslc.fuse.fusion import FusingStory, fused
+from dslc.fuse.fusion import Fusing, FusingStory
 from dslc.kernels import note, prepared
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
@@ -69,7 +69,7 @@ def with_kernels(
         measurer = Measurer(this_machine(threads), costs, clock.until())
         try:
             prices = CostModel(rules, measurer, build, opset, sizes)
-            found = fused(imported.graph, rules, prices, opset, clock.until(), sizes=dict(sizes), folder=cache)
+            found = Fusing(imported.graph, rules, prices, opset, clock.until(), sizes, cache).run()
         finally:
             measurer.close()
     if not found.graphs or found.library is None:

@@ -5,18 +5,18 @@ One loop variable may be spread over the lanes of vectors; a value that depends 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from dslc.codegen.expressions import Expressions
 from dslc.codegen.functions import c_type, computed, function_text, neutral, store_type
-from dslc.codegen.nest import Assign, Block, Lanes, Let, Loop, Store, Variable
+from dslc.codegen.nest import Assign, Block, Lanes, Let, Store, Variable
 from dslc.codegen.poly import Datum, Poly, Var, const, of
 from dslc.codegen.stages import ragged
 from dslc.codegen.text import NotGenerated, Reason
-from dslc.codegen.values import Env, TensorPlace, Val, is_whole, literal
-from dslc.ir.dtype import DType
+from dslc.codegen.values import Env, TensorPlace, Val, is_whole, literal, strides_of
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, Table, flat, raw_apply, read, walk
 from dslc.ir.scopes import inside, positions
 
@@ -170,21 +170,24 @@ class Emitter(Expressions):
         count = f", {mask}" if (mask := self._mask(tensor)) else ""
         key = ("load", tensor.pointer, address, guarded, self.active)
         total = self.text(tensor.elements)
-        if step is not None:
-            if step.number == 1:
-                if guarded:
-                    text = f"k_load_in<{stored}, {width}>({tensor.pointer}, {self.text(address)}, {total}, {self.active or width})"
-                else:
-                    text = f"k_load<{stored}, {width}>({tensor.pointer} + {self.text(address)}{count})"
-                return self.let(key, text, dtype, True, level)
-            if not guarded:
-                call = f"{tensor.pointer} + {self.text(address)}, {self.text(step)}, {self.active or width}"
-                text = self._from_tile(tensor, address, step) or f"k_load_step<{stored}, {width}>({call})"
-                return self.let(key, text, dtype, True, level)
-        places = self.lane_numbers(address)
-        safe = f"k_within<{width}>({places.text}, {total})" if guarded else places.text
-        text = f"k_gather<{stored}, {width}>({tensor.pointer}, {safe}, {self.active or width}{', ' + total if guarded else ''})"
-        return self.let(key, text, dtype, True, max(level, places.level))
+        if step is not None and step.number == 1 and guarded:
+            text = (
+                f"k_load_in<{stored}, {width}>({tensor.pointer}, {self.text(address)}, {total}, {self.active or width})"
+            )
+        elif step is not None and step.number == 1:
+            text = f"k_load<{stored}, {width}>({tensor.pointer} + {self.text(address)}{count})"
+        elif step is not None and not guarded:
+            call = f"{tensor.pointer} + {self.text(address)}, {self.text(step)}, {self.active or width}"
+            text = self._from_tile(tensor, address, step) or f"k_load_step<{stored}, {width}>({call})"
+        else:
+            places = self.lane_numbers(address)
+            safe = (
+                f"k_within<{width}>({places.text}, {total}), {self.active or width}, {total}"
+                if guarded
+                else f"{places.text}, {self.active or width}"
+            )
+            text, level = f"k_gather<{stored}, {width}>({tensor.pointer}, {safe})", max(level, places.level)
+        return self.let(key, text, dtype, True, level)
 
     def one(self, tensor: TensorPlace, address: Poly) -> str:
         """The text of one element."""
@@ -230,20 +233,11 @@ class Emitter(Expressions):
         if step is not None and step.number == 1:
             block.append(Store(f"k_store<{stored}, {width}>", (pointer, value.text, *active)))
         elif step is not None:
-            block.append(
-                Store(
-                    f"k_store_step<{stored}, {width}>",
-                    (pointer, value.text, self.text(step), self.active or str(width)),
-                )
-            )
+            count = self.active or str(width)
+            block.append(Store(f"k_store_step<{stored}, {width}>", (pointer, value.text, self.text(step), count)))
         else:
-            places = self.lane_numbers(address)
-            block.append(
-                Store(
-                    f"k_scatter<{stored}, {width}>",
-                    (tensor.pointer, value.text, places.text, self.active or str(width)),
-                )
-            )
+            places, count = self.lane_numbers(address), self.active or str(width)
+            block.append(Store(f"k_scatter<{stored}, {width}>", (tensor.pointer, value.text, places.text, count)))
 
     def table(self, node: Table, env: Env, want: DType) -> Val:
         items = list(flat(node.values))
@@ -260,12 +254,7 @@ class Emitter(Expressions):
         if name is None:
             name = self.tables[numbers, dtype] = self.name("table")
             self.root.statements.insert(0, Let(f"static {store_type(dtype)}", f"{name}[]", f"{{{numbers}}}"))
-        strides: list[Poly] = []
-        at = 1
-        for size in reversed(shape):
-            strides.insert(0, const(at))
-            at *= size
-        tensor = TensorPlace(name, dtype, tuple(strides), const(at), tuple(const(size) for size in shape))
+        tensor = TensorPlace(name, dtype, *strides_of(TensorType(dtype, tuple(shape))))
         return self._at(tensor, [self.place(part, env) for part in node.index], [_is_data(part) for part in node.index])
 
     # ---- reductions --------------------------------------------------------------------------------------------------------
@@ -327,12 +316,10 @@ class Emitter(Expressions):
         """Plain loops inside the loop of the lanes, or without any lanes."""
         home, lanes = self.top, self.lane is not None
         names = [self.accumulator(node.kind, dtype, lanes) for node, _, dtype in places]
-        blocks = [Block() for _ in vars]
-        with self.loops(vars, extents, blocks):
+        with self.loops(vars, extents):
             for (node, env, dtype), name in zip(places, names, strict=True):
                 value = self.term(node, env, dtype)
                 self.take(node.kind, name, self.spread(value) if lanes else value, dtype, lanes)
-        self.write(blocks[0])
         self.bound.update(dict.fromkeys(names, home))
         return [Val(name, dtype, lanes, home) for name, (_, _, dtype) in zip(names, places, strict=True)]
 
@@ -345,29 +332,12 @@ class Emitter(Expressions):
 
     def joined(self, text: str, dtype: DType) -> Val:
         """Return the number that a reduction's variable is joined to."""
-        name = self.name("acc")
-        self.write(Let(c_type(dtype, 0), name, text))
-        self.bound[name] = self.top
-        return Val(name, dtype, False, self.top)
+        return Val(self.define(c_type(dtype, 0), "acc", text), dtype, False, self.top)
 
     def spread_text(self, value: Val) -> str:
         kind = "int32_t" if value.dtype is DType.BOOL else store_type(value.dtype)
         text = value.text if value.dtype is not DType.BOOL else {"true": "-1", "false": "0"}[value.text]
         return f"k_all<{kind}, {self.width}>({text})"
-
-    @contextmanager
-    def loops(self, vars: list[Var], extents: list[Poly], blocks: list[Block]) -> Iterator[None]:
-        """Open loops; each block holds one loop."""
-        if not vars:
-            yield
-            return
-        inner = Block()
-        stop = self.text(extents[0])
-        with self.level(inner, vars[0]), self.loops(vars[1:], extents[1:], blocks[1:]):
-            yield
-        if len(vars) > 1:
-            inner.statements.append(blocks[1])
-        blocks[0].statements.append(Loop(vars[0].name, "0", stop, 1, inner))
 
     def term(self, node: Reduce, env: Env, dtype: DType) -> Val:
         """Emit the element that a reduction takes at one place; the neutral element where its condition does not hold."""
@@ -407,29 +377,27 @@ class Emitter(Expressions):
             return self.nested(places, vars, extents)
         unroll = self.unroll if last is None or last >= self.unroll * self.width else 1
         accumulators = [[self.accumulator(node.kind, dtype, True) for _ in range(unroll)] for node, _, dtype in places]
-        lane, blocks = vars[-1], [Block() for _ in vars[:-1]]
+        lane = vars[-1]
+
+        def step(count: int, active: str | None) -> None:
+            # the first of several vectors ends before the others
+            self.ranges.extents[lane] = extents[-1] - (count - 1) * self.width
+            for u in range(count):
+                for (node, env, dtype), names in zip(places, accumulators, strict=True):
+                    it = node.iters[-1]
+                    moved = env if u == 0 else env.inside({it: env.iters[it] + u * self.width})
+                    self.take(node.kind, names[u], self.lanes_of(node, moved, dtype, active), dtype, True)
+            self.ranges.extents[lane] = extents[-1]
 
         def body(count: int, active: str | None) -> Block:
-            block = Block()
-            with self.level(block, lane), self.during(lane=lane, active=active):
-                # the first of several vectors ends before the others
-                self.ranges.extents[lane] = extents[-1] - (count - 1) * self.width
-                for u in range(count):
-                    for (node, env, dtype), names in zip(places, accumulators, strict=True):
-                        it = node.iters[-1]
-                        moved = env if u == 0 else env.inside({it: env.iters[it] + u * self.width})
-                        self.take(node.kind, names[u], self.lanes_of(node, moved, dtype, active), dtype, True)
-            self.ranges.extents[lane] = extents[-1]
-            return block
+            return self.in_lanes(lane, active, partial(step, count, active))
 
-        with self.loops(vars[:-1], extents[:-1], blocks):
+        with self.loops(vars[:-1], extents[:-1]):
             full, half = body(unroll, None), body(1, None) if unroll > 1 else None
             active = self.name("n")
             tail = None if last is not None and last % self.width == 0 else body(1, active)
             stop = self.text(extents[-1])
             self.write(Lanes(lane.name, "0", stop, unroll * self.width, full, half, self.width, tail, active))
-        for block in blocks[:1]:
-            self.write(block)
         out = []
         for (node, _, dtype), names in zip(places, accumulators, strict=True):
             whole = names[0]

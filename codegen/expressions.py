@@ -96,9 +96,7 @@ class Expressions(Positions):
             dtype = element_type(raw_apply("+", *node.args), env.part.dtypes, env.types)
             dtype = dtype or (DType.I64 if all(arg.integral for arg in node.args) else DType.F64)
             dtype = self._wide_enough(node, env, dtype)
-            return self.apply(
-                name, tuple(self.emit_as(arg, env, computed(dtype)) for arg in node.args), computed(dtype)
-            )
+            return self._call(name, node.args, env, computed(dtype))
         if name in {"floor", "ceil", "trunc"} and isinstance(node.args[0], Apply) and node.args[0].name == "/":
             inner = node.args[0]
             dtype = env.type_of(inner)
@@ -107,7 +105,7 @@ class Expressions(Positions):
                     "truncdiv" if dtype is not None else {"floor": "//", "ceil": "ceildiv", "trunc": "truncdiv"}[name]
                 )
                 dtype = dtype or DType.I64
-                return self.apply(function, tuple(self.emit_as(arg, env, dtype) for arg in inner.args), dtype)
+                return self._call(function, inner.args, env, dtype)
         dtype = env.type_of(node)
         if name in {"isnan", "isinf", "not"}:
             dtype = DType.BOOL if name == "not" else env.type_of(node.args[0])
@@ -123,7 +121,7 @@ class Expressions(Positions):
         if name == "^":
             return self._power(node, env, dtype)
         if name == "/" and not dtype.is_float:
-            return self.apply("truncdiv", tuple(self.emit_as(arg, env, dtype) for arg in node.args), dtype)
+            return self._call("truncdiv", node.args, env, dtype)
         if name in {"//", "%", "min", "max"}:
             dtype = self._wide_enough(node, env, dtype)
         if name == "*" and dtype.is_float and (divisor := _divisor(node.args[0])) is not None:
@@ -135,6 +133,10 @@ class Expressions(Positions):
         if name in {"+", "*", "min", "max"}:
             return self._folded(name, args, dtype)
         return self.apply(name, tuple(args), dtype)
+
+    def _call(self, name: str, args: Sequence[Scalar], env: Env, dtype: DType) -> Val:
+        """A function of expressions as values of one type."""
+        return self.apply(name, [self.emit_as(arg, env, dtype) for arg in args], dtype)
 
     @staticmethod
     def constant(number: Number, dtype: DType) -> Val:
@@ -181,13 +183,9 @@ class Expressions(Positions):
                 return self._integer_power(base, int(value), dtype)
         kind = env.type_of(exponent)
         other = self.emit(exponent, env, dtype if kind is None else kind)
-        if dtype.is_float:
-            return self.apply("^", (base, self.cast(other, dtype)), dtype)
-        if other.dtype.is_float:
-            return self.cast(
-                self.apply("^", (self.cast(base, DType.F64), self.cast(other, DType.F64)), DType.F64), dtype
-            )
-        return self.apply("^", (base, self.cast(other, dtype)), dtype)
+        # a whole number to the power of a fraction
+        wide = DType.F64 if other.dtype.is_float and not dtype.is_float else dtype
+        return self.cast(self.apply("^", (self.cast(base, wide), self.cast(other, wide)), wide), dtype)
 
     def _integer_power(self, base: Val, exponent: int, dtype: DType) -> Val:
         if exponent == 0:

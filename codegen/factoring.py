@@ -8,9 +8,12 @@ convolution, or of a convolution whose positions meet every part of its kernel.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
+from functools import partial
 from math import gcd
 
+from dslc.codegen.arithmetic import count, over, plus, rest, times
 from dslc.codegen.functions import computed
 from dslc.codegen.group import Part
 from dslc.codegen.split_reductions import Values, by_part, factors_of, outermost, part_of
@@ -25,7 +28,6 @@ from dslc.ir.scalar import (
     Reduce,
     Scalar,
     apply,
-    as_scalar,
     conjuncts,
     iterator,
     num,
@@ -54,7 +56,7 @@ def factored(part: Part, args: Values) -> list[Part]:
             body = replaced(scope.body, node, rest)
             value = apart(scope_value(replace(scope, body=body), (*args, product.value)))
             return [product, part_of(scope_of(value), value.node.args, part.alone)]
-    return [part_of(scope, args, part.alone) if args != part.args else part]
+    return [part_of(scope, args, part.alone)]
 
 
 # ---- every so many positions -----------------------------------------------------------------------------------------------
@@ -94,19 +96,16 @@ def _remainder(node: Reduce, condition: Scalar) -> Reduce | None:
         ):
             continue
         size = int(extent.value)
-        rest = apply("+", whole, apply("*", num(-factor), it))
-        first = apply("%", apply("*", num(-pow(factor, -1, step)), rest), num(step))
-        place = apply("+", first, apply("*", num(step), it))
+        others = plus(whole, times(-factor, it))
+        first = rest(times(-pow(factor, -1, step), others), step)
+        place = plus(first, times(step, it))
         # whatever is a multiple of the step is divided exactly
-        above = rest if factor == -1 else apply("+", rest, apply("*", num(factor), first))
-        quotient = apply("+", apply("//", above, num(step)), apply("*", num(factor), it))
-        new = {apply("//", whole, num(step)): quotient, it: place}
-        others = [rebuild(each, new.get) for each in conjuncts(node.where) if each is not condition]
+        above = others if factor == -1 else plus(others, times(factor, first))
+        new = {over(whole, step): plus(over(above, step), times(factor, it)), it: place}
+        kept = [rebuild(each, new.get) for each in conjuncts(node.where) if each is not condition]
         if size % step:
-            others.append(apply("<", place, extent))
-        where: Scalar | None = None
-        for each in others:
-            where = each if where is None else apply("and", where, each)
+            kept.append(apply("<", place, extent))
+        where = functools.reduce(partial(apply, "and"), kept) if kept else None
         extents = (*node.extents[:at], num(-(-size // step)), *node.extents[at + 1 :])
         found = reduce(node.kind, node.iters, extents, rebuild(node.body, new.get), where)
         return found if isinstance(found, Reduce) else None
@@ -140,7 +139,7 @@ def apart(value: Value) -> Value:
             if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and factor_of(node.args[0], it)
         }  # fmt: skip
         step = max(steps, default=1)
-        if step > 1 and extent != step and apply("%", as_scalar(extent), num(step)) is num(0):
+        if step > 1 and extent != step and rest(extent, step) is num(0):
             return apart(split_iterator(value, it, step))
     return value
 
@@ -186,19 +185,19 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
     if node.where is not None and any(it in node.where.free for it in summed):
         return None
     extents = dict(zip(node.iters, node.extents, strict=True))
-    if len(summed) == len(node.iters) or not summed or _count([extents[it] for it in summed]) < TERMS:
+    if len(summed) == len(node.iters) or not summed or count(extents[it] for it in summed) < TERMS:
         return None
     sides = [_side(each, summed) for each in reads]
     batch = tuple(it for it in scope.iters if any(it in each.index[axis].free for each, side in zip(reads, sides, strict=True)
                                                   for axis in range(len(each.index)) if axis not in side.axes))  # fmt: skip
     sizes: list[list[Dim]] = [[args[side.read.operand].type.shape[axis] for axis in side.axes] for side in sides]
     own = dict(zip(scope.iters, scope.extents, strict=True))
-    products = _count([own[it] for it in batch]) * _count(sizes[0]) * _count(sizes[1])
-    windows = _count(scope.extents) * _count([extents[it] for it in node.iters if it not in summed])
+    products = count(own[it] for it in batch) * count(sizes[0]) * count(sizes[1])
+    windows = count(scope.extents) * count(extents[it] for it in node.iters if it not in summed)
     if products > MORE * windows:
         return None
     # the longer side is contiguous
-    order = sorted(range(2), key=lambda k: _count(sizes[k]))
+    order = sorted(range(2), key=lambda k: count(sizes[k]))
     sides, sizes = [sides[k] for k in order], [sizes[k] for k in order]
     all_sizes = (*(own[it] for it in batch), *sizes[0], *sizes[1])
     places = [iterator(f"i{k}") for k in range(len(all_sizes))]
@@ -232,11 +231,3 @@ def _alone(factor: Read, it: Iter, iters: tuple[Iter, ...]) -> bool:
 
 def _side(factor: Read, summed: list[Iter]) -> _Side:
     return _Side(factor, tuple(axis for axis, one in enumerate(factor.index) if one.free.isdisjoint(summed)))
-
-
-def _count(sizes: object) -> float:
-    total = 1.0
-    for size in sizes:  # type: ignore[attr-defined]
-        known = as_scalar(size)
-        total *= float(known.value) if isinstance(known, Num) else 64.0
-    return total

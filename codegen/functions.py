@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from math import inf
 
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
@@ -101,7 +102,7 @@ def neutral(kind: str, dtype: DType) -> Number:
     if kind in {"max", "min"}:
         if dtype is DType.BOOL:
             return kind == "min"
-        return float("-inf") if kind == "max" else float("inf")
+        return -inf if kind == "max" else inf
     return 0 if kind == "sum" else 1
 
 

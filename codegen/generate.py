@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from dslc.codegen.emit import Emitter
 from dslc.codegen.empty import reducible_at_zero, refuse_nothing
@@ -29,7 +30,7 @@ from dslc.codegen.winograd import Filter, filtered
 from dslc.codegen.winograd_code import filtered_code
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Input, Scope, Value, scope_value
-from dslc.ir.scalar import Num, Reduce, Sym, read, walk
+from dslc.ir.scalar import Sym, read, traversal, walk
 from dslc.semantics.library import Rules
 
 #: the name of a kernel in its text, until that is known
@@ -49,16 +50,14 @@ def variants(rules: Rules, group: Graph, processor: Processor | None = None) -> 
         kept = separated(parts_of(rules, group, keep=True)) != parts
     processor = processor or wanted_processor()
     lanes, sums = processor.lanes, processor.sums
+    way = partial(Variant, lanes)
     if filtered(parts, lanes, lanes)[1]:
-        return (Variant(width=lanes, vectors=2, block=sums // 2, filtered=True),)
-    first = Variant(width=lanes)
-    out = [first]
+        return (way(vectors=2, block=sums // 2, filtered=True),)
+    out = [way()]
     scopes = [each.part.scope for stage in stages for each in stage.placed]
-    if any(isinstance(node, Reduce) for scope in scopes for node in walk(scope.body)):
-        out.append(Variant(width=lanes, lane=1))
-        out.append(Variant(width=lanes, vectors=4, block=sums // 4))
-        out.append(Variant(width=lanes, vectors=1, block=1, unroll=2))
-        shapes = (Variant(width=lanes, vectors=4, block=sums // 4), Variant(width=lanes, vectors=2, block=sums // 2))
+    if any(scope.body.binds for scope in scopes):
+        shapes = (way(vectors=4, block=sums // 4), way(vectors=2, block=sums // 2))
+        out += [way(lane=1), shapes[0], way(vectors=1, block=1, unroll=2)]
         products = sum(map(is_product, scopes))
         if products:
             # a product that others follow is as large as they are
@@ -67,27 +66,25 @@ def variants(rules: Rules, group: Graph, processor: Processor | None = None) -> 
         if kept:
             # a pass through memory instead of computing it again for each position of a window; behind panels, which are one
             place = len(shapes) + 1 if products else 0
-            out[place:place] = [replace(shape, keep=True, fuse=False) for shape in (first, shapes[0])]
+            out[place:place] = [replace(shape, keep=True, fuse=False) for shape in (way(), shapes[0])]
         if len(factored(parts).parts) > len(parts.parts):
-            windows = [replace(shape, panels=True, windows=True) for shape in shapes] + [
-                replace(shapes[0], windows=True)
-            ]
+            windows = [replace(shape, panels=True, windows=True) for shape in shapes]
+            windows.append(replace(shapes[0], windows=True))
             # to look at every position for its remainder is hopeless
             apart = any(strided(node) is not node for scope in scopes for node in outermost(scope.body))
             if apart:
                 return tuple(windows)
             out += windows
         if padded(parts) != parts:
-            beside = (Variant(width=lanes, block=8, padded=True), Variant(width=lanes, vectors=1, block=8, padded=True))
-            return (*beside, *out)
+            return (way(block=8, padded=True), way(vectors=1, block=8, padded=True), *out)
     else:
-        out.append(Variant(width=lanes, vectors=1))
+        out.append(way(vectors=1))
     if parted(parts) != parts:
-        out[:0] = [Variant(width=lanes, apart=True), Variant(width=lanes, vectors=1, apart=True)]
+        out[:0] = [way(apart=True), way(vectors=1, apart=True)]
     if shared:
-        out.append(Variant(width=lanes, read_outputs=True))
+        out.append(way(read_outputs=True))
     if len(stages) < len(scopes):
-        out.append(Variant(width=lanes, fuse=False))
+        out.append(way(fuse=False))
     return tuple(out)
 
 
@@ -142,10 +139,9 @@ class _Kernel:
             filter = self.filters.get(stage.placed[0].part.value)
             if filter is not None:
                 codes.append(filtered_code(filter, memory, self.names, self.variant))
-                continue
-            code = StageWriter(stage, memory, self.names, self.variant).write()
-            code.kept = kept.get(stage, ())
-            codes.append(code)
+            else:
+                codes.append(StageWriter(stage, memory, self.names, self.variant).write())
+                codes[-1].kept = kept.get(stage, ())
         body = render(
             "kernel.cpp.j2",
             name=UNNAMED,
@@ -171,7 +167,7 @@ class _Kernel:
         for stage in stages:
             own = dict(numbers)
             for part in (each.part for each in stage.placed):
-                sized = next(_syms([part.type]), None) or any(isinstance(node, Sym) for node in walk(part.scope.body))
+                sized = _syms([part.value]) or any(isinstance(node, Sym) for node in walk(part.scope.body))
                 if sized or part.value in self.parts.outputs or any(arg not in own for arg in part.args):
                     break
                 own[part.value] = frozenset[int]().union(*(own[arg] for arg in part.args))
@@ -217,31 +213,24 @@ def memory_of(
 
 def with_copies(parts: Parts) -> Parts:
     """An output that is an input, or another output again, is a copy."""
-    out: list[Value] = []
-    extra: list[Part] = []
+    extra: dict[Value, Part] = {}
     for value in parts.outputs:
         if isinstance(value.node, Input):
             type = value.type
-            iters = Scope(type.shape, Num._make(0), type.dtype).iters
-            scope = Scope(type.shape, read(0, tuple(iters)), type.dtype)
-            copied = scope_value(scope, (value,))
-            if copied not in out:
-                extra.append(Part(copied, scope, (value,)))
-            value = copied
-        out.append(value)
-    return Parts(parts.inputs, (*parts.parts, *extra), tuple(out))
+            scope = Scope(type.shape, read(0, tuple(map(traversal, range(type.rank)))), type.dtype)
+            extra[value] = Part(scope_value(scope, (value,)), scope, (value,))
+    out = tuple(extra[value].value if value in extra else value for value in parts.outputs)
+    return Parts(parts.inputs, (*parts.parts, *extra.values()), out)
 
 
 def unknown_sizes(parts: Parts) -> tuple[Sym, ...]:
     """The unknown sizes of the inputs, in order. Raises NotGenerated where another value has one that is none of them."""
-    found = tuple(_syms([value.type for value in parts.inputs]))
+    found = _syms(parts.inputs)
     for value in (*parts.outputs, *(part.value for part in parts.parts)):
         for size in value.type.shape:
-            if any(
-                isinstance(node, Sym) and node not in found for node in ([] if isinstance(size, int) else walk(size))
-            ):
+            if not found.keys() >= {*symbols(size)}:
                 raise NotGenerated(Reason.SIZE, str(size))
-    return found
+    return tuple(found)
 
 
 def named(letter: str, text: str) -> tuple[str, str]:
@@ -256,11 +245,6 @@ def tensor_of(type: TensorType, name: str) -> TensorPlace:
     return TensorPlace(name, type.dtype, strides, elements, shape)
 
 
-def _syms(types: list[TensorType]) -> Iterator[Sym]:
-    seen: set[Sym] = set()
-    for type in types:
-        for size in type.shape:
-            for sym in symbols(size):
-                if sym not in seen:
-                    seen.add(sym)
-                    yield sym
+def _syms(values: Iterable[Value]) -> dict[Sym, None]:
+    """The unknown sizes of some values, in order."""
+    return dict.fromkeys(sym for value in values for size in value.type.shape for sym in symbols(size))

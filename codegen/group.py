@@ -16,10 +16,10 @@ from dslc.codegen.identities import shortened
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
-from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, scope_value, topological
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, as_scalar, num, table, walk
-from dslc.ir.scopes import inline, substitute
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, as_scalar, num, read, table, walk
+from dslc.ir.scopes import converted, inline, inside, substitute
 from dslc.records import record
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -173,19 +173,13 @@ def _fused(
 
 
 def _tidy(scope: Scope, args: tuple[Value, ...], node: ScopeNode) -> Value:
-    read = sorted({each.operand for each in walk(scope.body) if isinstance(each, Read)})
-    numbers = {old: new for new, old in enumerate(read)}
-    from dslc.ir.scalar import read as make
-
-    body = substitute(scope.body, {}, 0, lambda each, index, other, depth: make(numbers[each.operand], index, other))
-    return scope_value(replace(scope, body=_narrowed(body, scope)), tuple(args[k] for k in read))
+    used = sorted({each.operand for each in walk(scope.body) if isinstance(each, Read)})
+    numbers = {old: new for new, old in enumerate(used)}
+    body = substitute(scope.body, {}, 0, lambda each, index, other, depth: read(numbers[each.operand], index, other))
+    return scope_value(replace(scope, body=_narrowed(body, scope)), tuple(args[k] for k in used))
 
 
 def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
-    from dslc.ir.scalar import apply as make
-    from dslc.ir.scalar import read
-    from dslc.ir.scopes import converted, inside
-
     dtypes = tuple(arg.type.dtype for arg in node.args)
 
     def on_read(each: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
@@ -200,7 +194,7 @@ def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
             if bare and all(each is arg.type.dtype for each in dtypes if each.is_float)
             else converted(element, arg.type.dtype, dtypes)
         )
-        return element if other is None else make("select", inside(index, arg.type.shape), element, other)
+        return element if other is None else apply("select", inside(index, arg.type.shape), element, other)
 
     scope = node.scope
     return replace(scope, body=substitute(scope.body, {}, 0, on_read))
@@ -234,7 +228,7 @@ def _is_often_read(user: ScopeNode, places: list[int], inner: Value) -> bool:
     node = inner.node
     assert isinstance(node, ScopeNode)
     # positions are of use where they are known
-    if _is_linear_read(node.scope.body) or not any(isinstance(each, Read) for each in walk(node.scope.body)):
+    if _is_linear_read(node.scope.body) or not node.scope.body.reads:
         return False
     sizes: dict[Iter, Scalar] = dict(zip(user.scope.iters, map(as_scalar, user.scope.extents), strict=True))
     for each in walk(user.scope.body):
@@ -283,9 +277,3 @@ def reads_of(body: Scalar, places: list[int]) -> Iterator[tuple[tuple[Scalar, ..
             yield node.index, around
         inner = (*around, *node.iters) if isinstance(node, Reduce) else around
         stack.extend((child, inner) for child in node.children)
-
-
-def sizes_of(types: tuple[TensorType, ...]) -> Iterator[Dim]:
-    """The sizes of all axes of some types, in order."""
-    for type in types:
-        yield from type.shape

@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import prod
 
 from dslc.analysis.numeric import DataDependent, Interval, interval, value
+from dslc.codegen.arithmetic import USUAL, plus, times
 from dslc.codegen.factoring import apart, factor_of
 from dslc.codegen.functions import computed
 from dslc.codegen.group import Part
@@ -37,7 +38,6 @@ from dslc.semantics.lists import plain
 
 USED = 4  #: how often an element must be read
 LARGER = 2  #: how many times as large the copy may be
-USUAL = 64  #: what an unknown size is taken to be
 
 
 @by_part
@@ -70,34 +70,30 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
         numbers = {it: _number(size) for it, size in extents.items()}
     except DataDependent:
         return None
-    counts = [apply("+", high, apply("*", num(-1), low), num(1)) for low, high in ends]
+    counts = [plus(high, times(-1, low), 1) for low, high in ends]
     each_end = zip(ends, map(as_scalar, shape), strict=True)
     inside = all(_holds("<=", num(0), low) and _holds("<", high, size) for (low, high), size in each_end)
     if inside or not isinstance(each.other, Num):
         return None
-    times, copied = prod(numbers.values()), prod(map(_number, counts))
-    if times < USED * copied or copied > LARGER * max(1, prod(_number(as_scalar(size)) for size in shape)):
+    used, copied = prod(numbers.values()), prod(map(_number, counts))
+    if used < USED * copied or copied > LARGER * max(1, prod(_number(as_scalar(size)) for size in shape)):
         return None
     # along the last loop that moves it an operand is read side by side
     moved = [(axis, factor_of(index, it)) for it in sizes for axis, index in enumerate(each.index) if it in index.free]
     if not moved or moved[-1][1] != 1:
         return None
     order = sorted(range(len(counts)), key=lambda axis: axis == moved[-1][0])
-    places = tuple(apply("+", iterator(f"i{order.index(k)}"), low) for k, (low, _) in enumerate(ends))
-    dtype = args[each.operand].type.dtype
-    copy = part_of(
-        Scope(tuple(plain(counts[axis]) for axis in order), read(each.operand, places, each.other), computed(dtype)),
-        args,
-        alone=True,
+    element = read(
+        each.operand, tuple(plus(iterator(f"i{order.index(k)}"), low) for k, (low, _) in enumerate(ends)), each.other
     )
-    index = tuple(apply("+", each.index[axis], apply("*", num(-1), ends[axis][0])) for axis in order)
-    return copy, read(len(args), index)
+    dtype = computed(args[each.operand].type.dtype)
+    copy = part_of(Scope(tuple(plain(counts[axis]) for axis in order), element, dtype), args, alone=True)
+    return copy, read(len(args), tuple(plus(each.index[axis], times(-1, ends[axis][0])) for axis in order))
 
 
 def _ends(index: Scalar, extents: dict[Iter, Scalar]) -> tuple[Scalar, Scalar]:
     """The least and the greatest position that is read, over sizes; raises Unknown where the index is no sum of multiples."""
-    low: Scalar = num(0)
-    high: Scalar = num(0)
+    low = high = plus()
     for part in index.args if isinstance(index, Apply) and index.name == "+" else (index,):
         own = [it for it in extents if it in part.free]
         if not own:
@@ -106,11 +102,11 @@ def _ends(index: Scalar, extents: dict[Iter, Scalar]) -> tuple[Scalar, Scalar]:
             ranges: dict[Scalar, Interval] = {it: (0, _number(extents[it]) - 1) for it in own}
             ends = tuple(map(num, interval(part, ranges)))  # type: ignore[assignment]
         elif factor := factor_of(part, own[0]):
-            last = apply("*", num(factor), apply("+", extents[own[0]], num(-1)))
+            last = times(factor, plus(extents[own[0]], -1))
             ends = (num(0), last) if factor > 0 else (last, num(0))
         else:
             raise DataDependent(str(part))
-        low, high = apply("+", low, ends[0]), apply("+", high, ends[1])
+        low, high = plus(low, ends[0]), plus(high, ends[1])
     return low, high
 
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from dslc.codegen.arithmetic import ceiling, count, over, plus, rest, times
 from dslc.codegen.functions import computed
 from dslc.codegen.group import Part
 from dslc.codegen.split_reductions import Values, by_part, factors_of, outermost, part_of
-from dslc.ir.dtype import DType
+from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value
 from dslc.ir.scalar import (
     Iter,
-    Num,
     Reduce,
     Scalar,
     apply,
+    as_scalar,
     iterator,
     num,
     raw_apply,
@@ -67,7 +68,7 @@ def packed_factors(scope: Scope) -> Iterator[Packed]:
         if node.kind != "sum" or node.where is not None or any(extent.free for extent in node.extents):
             continue
         factors = factors_of(node)
-        if not factors or _least(node.extents) < TERMS:
+        if not factors or count(node.extents) < TERMS:
             continue
         for lane in reversed(scope.iters):
             own = [each for each in factors if lane in each.free and not each.free.isdisjoint(node.iters)]
@@ -76,7 +77,7 @@ def packed_factors(scope: Scope) -> Iterator[Packed]:
             (factor,) = own
             outer = tuple(it for it in scope.iters if it in factor.free and it is not lane)
             sharing = [it for it in scope.iters if it not in factor.free and it in node.free]
-            if _least([sizes[it] for it in sharing]) < SHARED or _least([sizes[lane]]) < SHARED:
+            if count(sizes[it] for it in sharing) < SHARED or count([sizes[lane]]) < SHARED:
                 continue
             yield Packed(node, factor, lane, outer, tuple(it for it in node.iters if it in factor.free))
 
@@ -86,37 +87,24 @@ def is_product(scope: Scope) -> bool:
     return next(packed_factors(scope), None) is not None
 
 
-def _least(extents: Iterator[Scalar | int] | list[Scalar | int] | tuple[Scalar, ...]) -> float:
-    """The number of positions, many where it is unknown."""
-    total = 1.0
-    for extent in extents:
-        known = extent if isinstance(extent, int) else extent.value if isinstance(extent, Num) else 64
-        total *= float(known)
-    return total
-
-
 def _panel(found: Packed, scope: Scope, args: tuple[Value, ...], width: int) -> tuple[Part, Scalar]:
     """The part of a factor, and the body that reads it as the next argument."""
-    sizes: dict[Iter, Scalar | int] = dict(zip(scope.iters, scope.extents, strict=True))
+    sizes: dict[Iter, Dim] = dict(zip(scope.iters, scope.extents, strict=True))
     sizes.update(zip(found.node.iters, found.node.extents, strict=True))
     size = sizes[found.lane]
-    whole = num(size) if isinstance(size, int) else size
-    wide = num(width)
-    count = apply("//", apply("+", whole, num(width - 1)), wide)
-    extents = (*(sizes[it] for it in found.outer), count, *(sizes[it] for it in found.summed), width)
+    extents = (*(sizes[it] for it in found.outer), ceiling(size, width), *(sizes[it] for it in found.summed), width)
     places = [iterator(f"i{k}") for k in range(len(extents))]
     here: dict[Iter, Scalar] = dict(zip(found.outer, places, strict=False))
     panel = len(found.outer)
     here.update(zip(found.summed, places[panel + 1 :], strict=False))
-    at = apply("+", apply("*", wide, places[panel]), places[-1])
-    here[found.lane] = at
+    here[found.lane] = at = plus(times(width, places[panel]), places[-1])
     element: Scalar = substitute(found.factor, here)
     if not (isinstance(size, int) and size % width == 0):
-        element = raw_apply("select", apply("<", at, whole), element, num(0))
+        element = raw_apply("select", apply("<", at, as_scalar(size)), element, num(0))
     dtypes = tuple(arg.type.dtype for arg in args)
     dtype = element_type(found.factor, dtypes) or DType.F32
     made = part_of(Scope(tuple(plain(each) for each in extents), element, computed(dtype)), args)
-    index = (*found.outer, apply("//", found.lane, wide), *found.summed, apply("%", found.lane, wide))
+    index = (*found.outer, over(found.lane, width), *found.summed, rest(found.lane, width))
     factors = [each for each in found.node.body.children if each is not found.factor]
     node = reduce("sum", found.node.iters, found.node.extents, raw_apply("*", *factors, read(len(args), index)))
     return made, replaced(scope.body, found.node, node)

@@ -10,11 +10,13 @@ computes them; those of `dslc.analysis.poly` are expressions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from math import gcd, prod
 
 from dslc.ir.dtype import Dim
-from dslc.ir.polynomials import Polynomial
+from dslc.ir.polynomials import Polynomial, over
 from dslc.ir.scalar import Apply, Num, Scalar, Sym
 from dslc.records import record
 
@@ -87,6 +89,11 @@ def product(parts: Iterable[Poly]) -> Poly:
     return out
 
 
+def _mapped(value: Poly, put: Callable[[Atom], Poly]) -> Poly:
+    """The same with a polynomial in the place of each atom."""
+    return sum((product(map(put, monomial)) * factor for monomial, factor in value.terms), const(0))
+
+
 class NotPolynomial(Exception):
     """An integer expression that is no polynomial with quotients."""
 
@@ -98,11 +105,11 @@ def of_size(size: Dim) -> Poly:
     return of_scalar(size, lambda node: None, Ranges({}))
 
 
+@dataclass
 class Ranges:
     """The extents of loop variables: `v` is in [0, extents[v])."""
 
-    def __init__(self, extents: Mapping[Var, Poly]) -> None:
-        self.extents = dict(extents)
+    extents: dict[Var, Poly]
 
     def bound(self, value: Poly, upper: bool) -> Poly | None:
         """An upper or lower bound over all loop variables, a polynomial of sizes; None where none is known."""
@@ -149,16 +156,9 @@ class Ranges:
     @staticmethod
     def positive(value: Poly | None, least: int = 0) -> bool:
         """Return whether a polynomial of sizes is `least` or more for all of them, as far as is seen at once."""
-        if value is None:
+        if value is None or any(not isinstance(atom, Sym) or atom.least is None for atom in value.atoms):
             return False
-        total = const(0)
-        for monomial, factor in value.terms:
-            part = const(factor)
-            for atom in monomial:
-                if not isinstance(atom, Sym) or atom.least is None:
-                    return False
-                part = part * (of(atom) + atom.least)
-            total = total + part
+        total = _mapped(value, lambda atom: of(atom) + (atom.least or 0 if isinstance(atom, Sym) else 0))
         return all(factor >= 0 for monomial, factor in total.terms if monomial) and total.constant >= least
 
     def within(self, value: Poly, size: Poly) -> bool:
@@ -186,23 +186,13 @@ def divided(value: Poly, by: Poly) -> tuple[Poly, Poly]:
     quotient: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for monomial, factor in value.terms:
-        left = list(monomial)
-        fits = True
-        for atom in factors:
-            if atom in left:
-                left.remove(atom)
-            else:
-                fits = False
-        if fits and (factor % number == 0 or not factors):
+        left = over(monomial, factors)
+        whole = 0
+        if left is not None and (factor % number == 0 or not factors):
             # towards zero: what is small stays small
             whole = abs(factor) // number * (1 if factor > 0 else -1)
-            remains = factor - whole * number
-            if whole:
-                quotient[tuple(left)] = quotient.get(tuple(left), 0) + whole
-            if remains:
-                rest[monomial] = remains
-        else:
-            rest[monomial] = factor
+            quotient[left] = quotient.get(left, 0) + whole
+        rest[monomial] = factor - whole * number
     return Poly.of_terms(quotient), Poly.of_terms(rest)
 
 
@@ -222,9 +212,8 @@ def floordiv(top: Poly, bottom: Poly, ranges: Ranges) -> Poly:
             whole, small = divided(rest, const(common))
             if ranges.within(small, const(common)) and b % common == 0:
                 return quotient + floordiv(whole, const(b // common), ranges)
-    if len(rest.terms) == 1 and rest.terms[0][1] == 1 and len(rest.terms[0][0]) == 1:
-        (atom,) = rest.terms[0][0]
-        if isinstance(atom, Quotient):
+    for atom in rest.atoms:
+        if isinstance(atom, Quotient) and rest == of(atom):
             return quotient + floordiv(atom.top, atom.bottom * bottom, ranges)
     return quotient + of(Quotient(rest, bottom))
 
@@ -246,34 +235,27 @@ def of_scalar(node: Scalar, leaf: Callable[[Scalar], Poly | None], ranges: Range
         return of(node)
     if isinstance(node, Apply):
         if node.name == "+":
-            total = const(0)
-            for arg in node.args:
-                total = total + of_scalar(arg, leaf, ranges)
-            return total
+            return sum((of_scalar(arg, leaf, ranges) for arg in node.args), const(0))
         if node.name == "*":
             return product(of_scalar(arg, leaf, ranges) for arg in node.args)
         if node.name in {"//", "%"}:
             top, bottom = (of_scalar(arg, leaf, ranges) for arg in node.args)
-            if not _is_positive(bottom, ranges):
+            if not _is_positive(bottom):
                 raise NotPolynomial(str(node))
             quotient = floordiv(top, bottom, ranges)
             return quotient if node.name == "//" else top - quotient * bottom
         if node.name in {"floor", "ceil"}:
             top, bottom = ratio(node.args[0], leaf, ranges)
-            if node.name == "floor":
-                return floordiv(top, bottom, ranges)
-            return floordiv(top * -1, bottom, ranges) * -1
+            return floordiv(top, bottom, ranges) if node.name == "floor" else -floordiv(-top, bottom, ranges)
     raise NotPolynomial(str(node))
 
 
-def _is_positive(value: Poly, ranges: Ranges) -> bool:
-    return Ranges.positive(value, 1) and all(isinstance(atom, Sym) for atom in value.atoms)
+def _is_positive(value: Poly) -> bool:
+    return Ranges.positive(value, 1)
 
 
 def ratio(node: Scalar, leaf: Callable[[Scalar], Poly | None], ranges: Ranges) -> tuple[Poly, Poly]:
     """An exact fraction of polynomials with a positive denominator. Raises NotPolynomial."""
-    from fractions import Fraction
-
     if isinstance(node, Num) and isinstance(node.value, Fraction):
         return const(node.value.numerator), const(node.value.denominator)
     if isinstance(node, Num) and isinstance(node.value, float) and node.value == node.value and abs(node.value) < 1e15:
@@ -284,7 +266,7 @@ def ratio(node: Scalar, leaf: Callable[[Scalar], Poly | None], ranges: Ranges) -
         parts = [ratio(arg, leaf, ranges) for arg in node.args]
         if node.name == "/":
             (a, b), (c, d) = parts
-            if not _is_positive(c, ranges):
+            if not _is_positive(c):
                 raise NotPolynomial(str(node))
             return a * d, b * c
         if node.name == "*":
@@ -313,18 +295,13 @@ def replaced(value: Poly, new: Mapping[Atom, Poly], ranges: Ranges) -> Poly:
     """The same with other polynomials in the place of atoms."""
     if not (value.deep & new.keys()):
         return value
-    total = const(0)
-    for monomial, factor in value.terms:
-        part = const(factor)
-        for atom in monomial:
-            if atom in new:
-                part = part * new[atom]
-            elif isinstance(atom, Quotient):
-                part = part * floordiv(replaced(atom.top, new, ranges), replaced(atom.bottom, new, ranges), ranges)
-            else:
-                part = part * of(atom)
-        total = total + part
-    return total
+
+    def put(atom: Atom) -> Poly:
+        if isinstance(atom, Quotient) and atom not in new:
+            return floordiv(replaced(atom.top, new, ranges), replaced(atom.bottom, new, ranges), ranges)
+        return new.get(atom, of(atom))
+
+    return _mapped(value, put)
 
 
 def known(sizes: Iterable[Poly]) -> int | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from dslc.codegen.functions import c_type
-from dslc.codegen.nest import Block, Let, Statement
+from dslc.codegen.nest import Block, Let, Loop, Statement
 from dslc.codegen.poly import (
     Atom,
     Datum,
@@ -113,6 +113,32 @@ class Positions(ABC):
             del self.levels[depth:]
 
     @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Inside, code is written into a block of its own."""
+        block = Block()
+        with self.level(block):
+            yield
+        self.write(block)
+
+    @contextmanager
+    def loops(self, vars: Sequence[Var], extents: Sequence[Poly]) -> Iterator[None]:
+        """Inside, code is written into the innermost of some loops."""
+        if not vars:
+            yield
+            return
+        inner = Block()
+        with self.level(inner, vars[0]), self.loops(vars[1:], extents[1:]):
+            yield
+        self.write(Block([Loop(vars[0].name, "0", self.text(extents[0]), 1, inner)]))
+
+    def in_lanes(self, lane: Var, active: str | None, element: Callable[[], None]) -> Block:
+        """Return what an element needs, in lanes along a loop."""
+        block = Block()
+        with self.level(block, lane), self.during(lane=lane, active=active):
+            element()
+        return block
+
+    @contextmanager
     def at(self, level: int) -> Iterator[None]:
         """Inside, code is written at an outer loop, after what is there."""
         hidden = self.levels[level + 1 :]
@@ -136,28 +162,30 @@ class Positions(ABC):
 
     def let(self, key: Any, text: str, dtype: DType, lanes: bool, level: int) -> Val:
         """A constant at a loop, or the one that is there for the same key."""
-        for each in self.levels[: level + 1]:
-            found = each.memo.get(key)
-            if found is not None:
-                return found
-        name = self.name()
-        self.levels[level].block.statements.append(Let(c_type(dtype, self.width if lanes else 0), name, text))
-        out = Val(name, dtype, lanes, level)
-        self.levels[level].memo[key] = out
-        self.bound[name] = level
-        return out
+        found = self.recall(key, self.levels[: level + 1])
+        if found is None:
+            name = self.name()
+            self.levels[level].block.statements.append(Let(c_type(dtype, self.width if lanes else 0), name, text))
+            found = self.levels[level].memo[key] = Val(name, dtype, lanes, level)
+            self.bound[name] = level
+        return found
+
+    def define(self, type: str, prefix: str, text: str) -> str:
+        """The name of a new constant of the innermost loop."""
+        name = self.name(prefix)
+        self.write(Let(type, name, text))
+        self.bound[name] = self.top
+        return name
 
     def remember(self, key: Any, value: Val) -> Val:
         # in a branch a value may be what it is in that branch only
         self.levels[max(value.level, self.fence)].memo[key] = value
         return value
 
-    def recall(self, key: Any) -> Val | None:
-        for each in reversed(self.levels):
-            found = each.memo.get(key)
-            if found is not None:
-                return found
-        return None
+    def recall(self, key: Any, levels: Sequence[LoopLevel] | None = None) -> Val | None:
+        """The value of a key in the loops that are open, or in some of them."""
+        found = (each.memo[key] for each in reversed(levels or self.levels) if key in each.memo)
+        return next(found, None)
 
     # ---- positions ---------------------------------------------------------------------------------------------------
 
@@ -238,18 +266,10 @@ class Positions(ABC):
             return "0"
         parts = []
         for monomial, factor in value.terms:
-            factors = [self._atom(atom) for atom in monomial]
-            if not factors:
-                parts.append(f"{factor}L")
-            elif factor == 1:
-                parts.append("*".join(factors))
-            elif factor == -1:
-                parts.append("-" + "*".join(factors))
-            else:
-                parts.append(f"{factor}L*" + "*".join(factors))
+            factors = "*".join(map(self._atom, monomial))
+            parts.append({1: "", -1: "-"}.get(factor, f"{factor}L*") + factors if factors else f"{factor}L")
         # the largest part last: what varies least is added first
-        parts.reverse()
-        joined = " + ".join(parts)
+        joined = " + ".join(reversed(parts))
         return joined if joined.isidentifier() or joined.isalnum() else f"({joined})"
 
     def _atom(self, atom: Atom) -> str:
@@ -281,11 +301,10 @@ class Positions(ABC):
         """A position as a number of an element type."""
         if value.number is not None:
             return literal(value.number, dtype)
-        if not self.varies(value):
-            level = self.level_of(value)
-            whole = self.let(("at", value), self.text(value), DType.I64, False, level)
-            return self.cast(whole, dtype)
-        whole = self.lane_numbers(value)
+        if self.varies(value):
+            whole = self.lane_numbers(value)
+        else:
+            whole = self.let(("at", value), self.text(value), DType.I64, False, self.level_of(value))
         return self.cast(whole, dtype)
 
     def lane_numbers(self, value: Poly) -> Val:
@@ -323,14 +342,10 @@ class Positions(ABC):
         number = condition.number
         if number is not None:
             return number >= 0
-        if self.ranges.at_least(condition, 0):
-            return True
-        if self.ranges.at_least(condition * -1, 1):
-            return False
-        for fact in self.facts:
+        for fact in (const(0), *self.facts):
             if self.ranges.at_least(condition - fact, 0):
                 return True
-            if self.ranges.at_least(condition * -1 - 1 - fact, 0):
+            if self.ranges.at_least(-condition - 1 - fact, 0):
                 return False
         return None
 
@@ -341,12 +356,9 @@ class Positions(ABC):
             return literal(known, DType.BOOL)
         if self.splitting and self._splits(condition):
             raise UndecidedCondition(condition)
-        step = self.step(condition)
+        step, level = self.step(condition), self.level_of(condition)
         if not self.varies(condition):
-            return self.let(
-                ("holds", condition), f"{self.wide(condition)} >= 0", DType.BOOL, False, self.level_of(condition)
-            )
-        level = self.level_of(condition)
+            return self.let(("holds", condition), f"{self.wide(condition)} >= 0", DType.BOOL, False, level)
         if step is not None and step.number is not None:
             text = f"k_from<{self.width}>({self.text(condition)}, {step.number})"
             return self.let(("holds", condition, self.active), text, DType.BOOL, True, level)
@@ -370,22 +382,15 @@ class Positions(ABC):
         if not (self._index(a, env) and self._index(b, env)):
             return None
         gap = self.thawed(self.place(a, env) - self.place(b, env))
-        if node.name == ">=":
-            return self.condition(gap)
-        if node.name == ">":
-            return self.condition(gap - 1)
-        if node.name == "<=":
-            return self.condition(gap * -1)
-        if node.name == "<":
-            return self.condition(gap * -1 - 1)
-        up, down = self.condition(gap), self.condition(gap * -1)
+        one = {">=": gap, ">": gap - 1, "<=": -gap, "<": -gap - 1}.get(node.name)
+        if one is not None:
+            return self.condition(one)
+        up, down = self.condition(gap), self.condition(-gap)
         both = self.logic("and", up, down)
         return both if node.name == "==" else self.apply("not", (both,), DType.BOOL)
 
     def _index(self, node: Scalar, env: Env) -> bool:
-        if node.integral:
-            return not isinstance(node, Apply) or self.is_polynomial(node, env)
-        return False
+        return node.integral and (not isinstance(node, Apply) or self.is_polynomial(node, env))
 
     def logic(self, name: str, a: Val, b: Val) -> Val:
         for one, other in ((a, b), (b, a)):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Concatenate, ParamSpec
 
+from dslc.codegen.arithmetic import ceiling, plus, times
 from dslc.codegen.functions import computed
 from dslc.codegen.group import Part, Parts
 from dslc.ir.dtype import DType
@@ -26,7 +27,6 @@ from dslc.ir.scalar import (
     rebuild,
     reduce,
     replaced,
-    walk,
 )
 from dslc.ir.scopes import substitute
 from dslc.records import record
@@ -140,12 +140,10 @@ class _Taken:
         shorter.
         """
         pieces, own, extent, it = self.cutting.pieces, self.scope.iters, node.extents[at], node.iters[at]
-        size = num(even) if even else apply("//", apply("+", extent, num(pieces - 1)), num(pieces))
-        first = apply("*", iterator("i0" if even else f"i{len(own)}"), size)
-        rest = (
-            size if even else apply("max", num(0), apply("min", size, apply("+", extent, apply("*", num(-1), first))))
-        )
-        moved: dict[Scalar, Scalar] = {it: apply("+", first, it)}
+        size = num(even) if even else ceiling(extent, pieces)
+        first = times(iterator("i0" if even else f"i{len(own)}"), size)
+        rest = size if even else apply("max", num(0), apply("min", size, plus(extent, times(-1, first))))
+        moved: dict[Scalar, Scalar] = {it: plus(first, it)}
         if even:
             moved |= {each: iterator(f"i{k + 1}") for k, each in enumerate(own)}
         where = None if node.where is None else rebuild(node.where, moved.get)
@@ -195,7 +193,7 @@ def outermost(body: Scalar) -> Iterator[Reduce]:
             continue
         seen.add(node)
         if isinstance(node, Reduce):
-            if any(isinstance(each, Read) for each in walk(node)):
+            if node.reads:
                 yield node
         elif isinstance(node, Apply) and node.name == "select":
             stack.append(node.args[0])

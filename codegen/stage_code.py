@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,9 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Reduce, Scalar, Sym
 from dslc.records import record
+
+#: a loop's variable, its length, and how many of its positions are one step, where several are
+OuterLoops = Sequence[tuple[Var, Poly, int]]
 
 CHUNK = 8192  #: lanes that one task takes of a long loop
 LEAVES = 12  #: branches of one loop
@@ -62,64 +66,77 @@ class StageWriter(StageLayout):
     # ---- writing ---------------------------------------------------------------------------------------------------------------
 
     def write(self) -> StageCode:
-        emitter = self.emitter
-        lane = self.lane()
-        vars = [emitter.variable("o", extent) for extent in self.extents]
-        at = places(self.stage.extents, self.groups, vars, emitter.ranges)
-        body = Block()
-        volume = self.volume()
-        chunk = 0
-        if lane is not None:
-            extent = self.extents[lane].number
-            others = known([extent for k, extent in enumerate(self.extents) if k != lane])
-            small = CHUNK if self.shared(lane) else max(self.variant.width * 4, CHUNK // max(1, int(volume)))
-            chunk = small if extent is None or (extent > small and (others is None or others < 64)) else 0
-        packed = lane is not None and self.packed(lane)
+        emitter, lane, volume = self.emitter, self.lane(), max(1, int(self.volume()))
+        chunk, packed = 0, lane is not None and self.packed(lane)
         if packed:
             chunk = self.variant.panel
-        row_vars = [var for k, var in enumerate(vars) if k != lane]
-        row_extents = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
-        work = f"(int64_t){max(1, int(volume))}"
-        block = self.blocked(lane, vars, at)
+        elif lane is not None:
+            extent = self.extents[lane].number
+            others = known([extent for k, extent in enumerate(self.extents) if k != lane])
+            small = CHUNK if self.shared(lane) else max(self.variant.width * 4, CHUNK // volume)
+            chunk = small if extent is None or (extent > small and (others is None or others < 64)) else 0
+        loops, body, block = self.outer(lane, chunk, packed)
+        count = " * ".join(f"(int64_t)({extent})" for extent in self.rows(loops, body)) or "1"
+        work = f"(int64_t){volume}"
         if lane is not None:
             total = emitter.text(self.extents[lane])
-            work = f"{work} * ({total})" if not chunk else f"{work} * k_min64({total}, {chunk})"
-            start, stop = "0", total
-            if chunk:
-                piece = Var(emitter.name("c"))
-                # a panel meets every block of rows while it is in a cache
-                place = row_vars.index(vars[block.loop]) if packed and block is not None else len(row_vars)
-                row_vars.insert(place, piece)
-                row_extents.insert(place, f"(({total} + {chunk - 1}) / {chunk})")
-                start, stop = f"{piece.name} * {chunk}", f"k_min64({total}, ({piece.name} + 1) * {chunk})"
-                if packed:
-                    start, stop = "0", f"k_min64({total} - {piece.name} * {chunk}, {chunk})"
-                    at, vars[lane] = self._inside(
-                        at, vars[lane], piece, self.vectors_at_once(vars[lane], self.extents[lane])
-                    )
-        blocked = block is not None and lane is not None
-        with emitter.level(body, *row_vars):
-            if lane is None:
-                self.row(at)
-            elif blocked:
-                assert block is not None
-                self.blocks(block, at, vars, lane, start, stop)
-            else:
-                self.pieces(vars[lane], start, stop, [at], self.vectors_at_once(vars[lane], self.extents[lane]))
-        if blocked:
-            assert block is not None
-            number = row_vars.index(vars[block.loop])
-            row_extents[number] = f"(({row_extents[number]} + {block.size - 1}) / {block.size})"
-            work = f"{work} * {block.size}"
-        emitter.root.statements.append(Rows(tuple(var.name for var in row_vars), tuple(row_extents), body))
-        count = " * ".join(f"(int64_t)({extent})" for extent in row_extents) or "1"
-        if lane is not None and not chunk:
+            work = f"{work} * k_min64({total}, {chunk})" if chunk else f"{work} * ({total})"
             # no rows where the lanes' loop is empty
-            count = f"{count} * (({emitter.text(self.extents[lane])}) > 0)"
+            count = count if chunk else f"{count} * (({total}) > 0)"
+        if block is not None:
+            work = f"{work} * {block.size}"
         asked = frozenset(emitter.asked)
         code = StageCode(count, work, str(LANES_GRAIN), emitter.root, asked=asked, failures=emitter.failures())
-        code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
+        code.pointers = self.sorted_pointers()
         return code
+
+    def sorted_pointers(self) -> list[Pointer]:
+        """Pointers to the memory that was used."""
+        return sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
+
+    def outer(self, lane: int | None, chunk: int, packed: bool = False) -> tuple[OuterLoops, Block, Blocked | None]:
+        """The outer loops, what is done in them, and the loop of which several positions are computed together.
+
+        Args:
+            chunk: positions of the lanes' loop in one row; 0: all of them.
+            packed: whether a row is one panel.
+        """
+        emitter = self.emitter
+        vars = [emitter.variable("o", extent) for extent in self.extents]
+        at = places(self.stage.extents, self.groups, vars, emitter.ranges)
+        loops = [(var, extent, 0) for k, (var, extent) in enumerate(zip(vars, self.extents, strict=True)) if k != lane]
+        body, block = Block(), self.blocked(lane, vars, at)
+        start, stop = "0", "" if lane is None else emitter.text(self.extents[lane])
+        if lane is not None and chunk:
+            piece = Var(emitter.name("c"))
+            # a panel meets every block of rows while it is in a cache
+            place = block.loop - (block.loop > lane) if packed and block is not None else len(loops)
+            loops.insert(place, (piece, self.extents[lane], chunk))
+            if packed:
+                stop = f"k_min64({stop} - {piece.name} * {chunk}, {chunk})"
+                at, vars[lane] = self._inside(at, vars[lane], piece, self.vectors_at_once(self.extents[lane]))
+            else:
+                start, stop = f"{piece.name} * {chunk}", f"k_min64({stop}, ({piece.name} + 1) * {chunk})"
+        with emitter.level(body, *(var for var, _, _ in loops)):
+            if lane is None:
+                self.row(at)
+            elif block is not None:
+                self.blocks(block, at, vars, lane, start, stop)
+            else:
+                self.pieces(vars[lane], start, stop, [at], self.vectors_at_once(self.extents[lane]))
+        if block is not None:
+            own = vars[block.loop]
+            loops = [(var, extent, block.size if var == own else by) for var, extent, by in loops]
+        return loops, body, block
+
+    def rows(self, loops: OuterLoops, body: Block) -> list[str]:
+        """Write the outer loops, and return how long each is."""
+        texts = []
+        for _, extent, by in loops:
+            text = self.emitter.text(extent)
+            texts.append(f"(({text} + {by - 1}) / {by})" if by else text)
+        self.emitter.root.statements.append(Rows(tuple(var.name for var, _, _ in loops), tuple(texts), body))
+        return texts
 
     def _inside(self, at: list[Poly], lane: Var, piece: Var, vectors: int) -> tuple[list[Poly], Var]:
         """The places for a loop inside one panel."""
@@ -172,7 +189,7 @@ class StageWriter(StageLayout):
                         return Blocked(k, self.variant.width, True)
         return None
 
-    def vectors_at_once(self, var: Var, extent: Poly) -> int:
+    def vectors_at_once(self, extent: Poly) -> int:
         """Vectors at a time."""
         count = self.variant.vectors if not any(placed.inner for placed in self.stage.placed) else 1
         while count > 1 and extent.number is not None and extent.number < count * self.variant.width:
@@ -184,10 +201,8 @@ class StageWriter(StageLayout):
         emitter, size = self.emitter, block.size
         var = vars[block.loop]
         extent = self.extents[block.loop]
-        step = 1 if block.turned else self.vectors_at_once(vars[lane], self.extents[lane])
-        first = emitter.name("b")
-        emitter.write(Let("int64_t", first, f"{var.name} * {size}"))
-        emitter.bound[first] = emitter.top
+        step = 1 if block.turned else self.vectors_at_once(self.extents[lane])
+        first = emitter.define("int64_t", "b", f"{var.name} * {size}")
 
         def moved(at_first: Poly, by: int) -> list[Poly]:
             return [replaced(place, {var: at_first + by}, emitter.ranges) for place in at]
@@ -271,16 +286,9 @@ class StageWriter(StageLayout):
             # the first of several vectors ends before the others
             ranges.extents[lane] = whole - (vectors - 1) * self.variant.width
         try:
-            return self.in_lanes(lane, active, lambda: self._parts(rows, lane, vectors))
+            return self.emitter.in_lanes(lane, active, lambda: self._parts(rows, lane, vectors))
         finally:
             ranges.extents[lane] = whole
-
-    def in_lanes(self, lane: Var, active: str | None, element: Callable[[], None]) -> Block:
-        """Return what an element needs, in lanes along a loop."""
-        block = Block()
-        with self.emitter.level(block, lane), self.emitter.during(lane=lane, active=active):
-            element()
-        return block
 
     def _parts(self, rows: list[list[Poly]], lane: Var | None, vectors: int) -> None:
         """Every part of the stage for some positions of the outer loops."""
@@ -372,18 +380,22 @@ class StageWriter(StageLayout):
                 emitter.store(buffer, dot([env.iters[it] for it in part.scope.iters], buffer.strides), value)
             self.put(env, value)
 
-        block = Block()
         if lane is not None or self.variant.width == 1 or ragged(part.scope.body, [own[k] for k in groups[-1]]):
-            self.alone(block, vars, whole, element)
+            self.alone(vars, whole, element)
         else:
-            self.nest(block, vars[:-1], whole[:-1], lambda: self.inner_lanes(vars[-1], whole[-1], element))
-        emitter.write(block)
+            with self.nest(vars[:-1], whole[:-1]):
+                self.inner_lanes(vars[-1], whole[-1], element)
         if buffer is not None:
             self.buffers[part.value] = buffer
 
-    def alone(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
+    def alone(self, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
         """Inner loops without lanes."""
-        self.nest(block, vars, extents, element)
+        with self.nest(vars, extents):
+            element()
+
+    def nest(self, vars: Sequence[Var], extents: Sequence[Poly]) -> AbstractContextManager[None]:
+        """Inside, code is written into some loops; into a block of its own where there are none."""
+        return self.emitter.loops(vars, extents) if vars else self.emitter.inside()
 
     def inner_lanes(self, var: Var, extent: Poly, element: Callable[[], None]) -> None:
         def build(target: Block, piece: tuple[str, str]) -> None:
@@ -426,25 +438,9 @@ class StageWriter(StageLayout):
         None where there is none. `exact`: there is no last one where the size says so.
         """
         width, active, size = self.variant.width, self.emitter.name("n"), self.emitter.ranges.extents[var].number
-        full = self.in_lanes(var, None, element) if size is None or size >= width else None
-        tail = self.in_lanes(var, active, element) if not exact or size is None or size % width > 0 else None
+        full = self.emitter.in_lanes(var, None, element) if size is None or size >= width else None
+        tail = self.emitter.in_lanes(var, active, element) if not exact or size is None or size % width > 0 else None
         return full, tail, active
-
-    def nest(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
-        emitter = self.emitter
-        if not vars:
-            with emitter.level(block):
-                element()
-            return
-        inner = Block()
-        with emitter.level(inner, vars[0]):
-            if len(vars) == 1:
-                element()
-            else:
-                below = Block()
-                self.nest(below, vars[1:], extents[1:], element)
-                inner.statements.append(below)
-        block.statements.append(Loop(vars[0].name, "0", emitter.text(extents[0]), 1, inner))
 
     def buffer(self, placed: PlacedInStage, lanes: bool) -> TensorPlace:
         """Memory for the inner positions of a part: a row of it, for each lane where an outer loop has the lanes."""
@@ -467,10 +463,8 @@ class StageWriter(StageLayout):
 
     def row(self, at: list[Poly]) -> None:
         """A row whose own loops have the lanes."""
-        block = Block()
-        with self.emitter.level(block):
+        with self.emitter.inside():
             self._parts([at], None, 1)
-        self.emitter.write(block)
 
 
 def _shared(value: Poly, var: Var, lane: Var) -> float:

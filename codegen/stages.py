@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 
+from dslc.codegen.arithmetic import count
 from dslc.codegen.group import Part, Parts, reads_of
 from dslc.codegen.packing import is_product
-from dslc.codegen.poly import NotPolynomial, Poly, Quotient, Ranges, Var, const, floordiv, known, of, of_scalar, of_size
+from dslc.codegen.poly import (
+    NotPolynomial,
+    Poly,
+    Quotient,
+    Ranges,
+    Var,
+    const,
+    floordiv,
+    known,
+    of,
+    of_scalar,
+    of_size,
+    product,
+)
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, walk
 from dslc.ir.scopes import positions
@@ -15,7 +29,6 @@ from dslc.records import record
 
 ROW = 1 << 16  #: elements of a row's buffer: beyond, values go through memory
 ALONE = 1 << 14  #: elements of all that may be done by one task
-USUAL = 64  #: what an unknown size is taken to be
 
 
 @record
@@ -32,6 +45,10 @@ class PlacedInStage:
         return dict.fromkeys(iters, const(0)) | {
             iters[number]: place for number, place in zip(self.outer, places, strict=True)
         }
+
+    def volume(self, usual: int) -> int:
+        """Evaluations for one position of the outer loops, where sizes that are not known are usual ones."""
+        return prod(sizes(self.part)[k].number or usual for k in self.inner)
 
 
 @record
@@ -117,21 +134,16 @@ def _worthwhile(stage: Stage, before: Stage, part: Part) -> bool:
     return not (outer is not None and not stage.extents)
 
 
-def _length(part: Part) -> int:
+def _length(part: Part) -> float:
     """Elements of the longest reduction for one result; unknown sizes are taken to be usual ones."""
-    lengths = [1]
-    for node in walk(part.scope.body):
-        if isinstance(node, Reduce):
-            lengths.append(prod(int(extent.value) if isinstance(extent, Num) else USUAL for extent in node.extents))
-    return max(lengths)
+    return max((count(node.extents) for node in walk(part.scope.body) if isinstance(node, Reduce)), default=1.0)
 
 
 def _mapping(stage: Stage, part: Part) -> list[int | None] | None:
     """For each outer loop the iterator of a part that goes with it, as all its reads of the stage's values say."""
     extents = sizes(part)
-    own = {f"i{k}": Var(f"i{k}") for k in range(len(extents))}
     ranges = Ranges({Var(f"i{k}"): extent for k, extent in enumerate(extents)})
-    numbers = {Var(f"i{k}"): k for k in range(len(extents))}
+    numbers = {var: k for k, var in enumerate(ranges.extents)}
     by_value = {each.part.value: each for each in stage.placed}
     found: list[int | None] | None = None
     for operand, arg in enumerate(part.args):
@@ -142,7 +154,7 @@ def _mapping(stage: Stage, part: Part) -> list[int | None] | None:
             at = positions(placed.part.scope, index)
             here: list[int | None] = []
             for k, number in enumerate(placed.outer):
-                place = _plain(at[placed.part.scope.iters[number]], own, ranges)
+                place = _plain(at[placed.part.scope.iters[number]], ranges)
                 match = None if place is None else numbers.get(place)
                 here.append(match if match is not None and extents[match] == stage.extents[k] else None)
             found = here if found is None else [a if a == b else None for a, b in zip(found, here, strict=True)]
@@ -156,22 +168,13 @@ def _mapping(stage: Stage, part: Part) -> list[int | None] | None:
     return None if len(set(taken)) != len(taken) else found
 
 
-def _plain(node: Scalar, own: dict[str, Var], ranges: Ranges) -> Var | None:
+def _plain(node: Scalar, ranges: Ranges) -> Var | None:
     """The iterator of the part that an expression is."""
-
-    def leaf(each: Scalar) -> Poly | None:
-        if isinstance(each, Iter):
-            return of(own.get(each.name, Var(each.name)))
-        return None
-
     try:
-        value = of_scalar(node, leaf, ranges)
+        value = of_scalar(node, lambda each: of(Var(each.name)) if isinstance(each, Iter) else None, ranges)
     except NotPolynomial:
         return None
-    if len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1:
-        (atom,) = value.terms[0][0]
-        return atom if isinstance(atom, Var) else None
-    return None
+    return next((atom for atom in value.atoms if isinstance(atom, Var) and value == of(atom)), None)
 
 
 def ragged(body: Scalar, iters: Iterable[Iter]) -> bool:
@@ -187,14 +190,11 @@ def split_up(var: Var, extents: Sequence[Poly], ranges: Ranges) -> list[Poly]:
     """The positions of several loops, from that of the loop over all of them."""
     out: list[Poly] = []
     rest = of(var)
-    for k in reversed(range(len(extents))):
-        if k == 0:
-            out.insert(0, rest)
-        else:
-            above = floordiv(rest, extents[k], ranges)
-            out.insert(0, rest - above * extents[k])
-            rest = above
-    return out
+    for extent in reversed(extents[1:]):
+        above = floordiv(rest, extent, ranges)
+        out.append(rest - above * extent)
+        rest = above
+    return [rest, *reversed(out)]
 
 
 def merged(extents: Sequence[Poly], uses: Callable[[list[Poly], Ranges], Iterable[Poly] | None]) -> list[list[int]]:
@@ -203,12 +203,10 @@ def merged(extents: Sequence[Poly], uses: Callable[[list[Poly], Ranges], Iterabl
     `uses` gives, for what each loop's iterator is, every position that is used; None where that is not known.
     """
     groups = [[k] for k in range(len(extents))]
-    at = len(groups) - 2
-    while at >= 0:
+    for at in reversed(range(len(groups) - 1)):
         trial = [*groups[:at], [*groups[at], *groups[at + 1]], *groups[at + 2 :]]
         if _linear(extents, trial, at, uses):
             groups = trial
-        at -= 1
     return groups
 
 
@@ -228,12 +226,7 @@ def _linear(
     uses: Callable[[list[Poly], Ranges], Iterable[Poly] | None],
 ) -> bool:
     vars = [Var(f"merged{k}") for k in range(len(groups))]
-    ranges = Ranges({})
-    for group, var in zip(groups, vars, strict=True):
-        whole = const(1)
-        for k in group:
-            whole = whole * extents[k]
-        ranges.extents[var] = whole
+    ranges = Ranges({var: product(extents[k] for k in group) for group, var in zip(groups, vars, strict=True)})
     found = uses(places(extents, groups, vars, ranges), ranges)
     if found is None:
         return False
@@ -271,29 +264,26 @@ def positions_in(
         seen.add(each)
         if isinstance(each, Reduce):
             inner = dict(iters)
-            count = times
             for it, extent in zip(each.iters, each.extents, strict=True):
                 size = poly(extent)
                 var = Var(f"{it.name}/{len(ranges.extents)}")
                 if size is not None:
                     ranges.extents[var] = size
                 inner[it] = of(var)
-                count *= 16 if size is None or size.number is None else max(size.number, 1)
+                times *= 16 if size is None or size.number is None else max(size.number, 1)
             for child in each.children:
-                yield from positions_in(child, inner, ranges, address, count)
+                yield from positions_in(child, inner, ranges, address, times)
             continue
         if isinstance(each, Read):
-            index = [poly(part) for part in each.index]
-            if all(part is not None for part in index):
-                found = address(each, [part for part in index if part is not None])
+            index = [part for one in each.index if (part := poly(one)) is not None]
+            if len(index) == len(each.index):
+                found = address(each, index)
                 if found is not None:
                     yield found, True, times
                 if each.other is not None:
                     stack.append((each.other, times))
                     # its bounds are compared
-                    for part in index:
-                        assert part is not None
-                        yield part, False, times
+                    yield from ((part, False, times) for part in index)
                 continue
         elif (
             isinstance(each, Apply)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dslc.codegen.functions import computed, literal_text
@@ -39,7 +40,7 @@ def literal(value: Number, dtype: DType) -> Val:
     dtype = computed(dtype)
     number: bool | int | float = float(value) if dtype.is_float else bool(value) if dtype is DType.BOOL else 0
     if dtype.is_integer:
-        number = int(value) if not isinstance(value, float) or (value == value and abs(value) != float("inf")) else 0
+        number = int(value) if not isinstance(value, float) or (value == value and abs(value) != inf) else 0
     return Val(literal_text(value, dtype), dtype, False, 0, number)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dslc.codegen.arithmetic import count
 from dslc.codegen.group import Part
 from dslc.codegen.packing import is_packed
 from dslc.codegen.poly import Poly, Quotient, Ranges, Var, const, of, product
@@ -11,7 +12,7 @@ from dslc.codegen.stages import PlacedInStage, Stage, merged, places, positions_
 from dslc.codegen.text import Variant
 from dslc.codegen.values import TensorPlace
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, walk
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, walk
 from dslc.records import record
 
 GRAIN = 8192  #: elements of work that are worth a task
@@ -61,12 +62,11 @@ class StageLayout:
     def positions(self, placed: PlacedInStage, at: list[Poly], ranges: Ranges) -> Iterable[tuple[Poly, bool, float]]:
         """Every position that a part uses, for the positions of the outer loops."""
         part, extents = placed.part, sizes(placed.part)
-        iters, volume = placed.at(at), 1.0
+        iters, volume = placed.at(at), placed.volume(16)
         for number in placed.inner:
             var = Var(f"inner{number}")
             ranges.extents[var] = extents[number]
             iters[part.scope.iters[number]] = of(var)
-            volume *= extents[number].number or 16
         out = list(
             positions_in(part.scope.body, iters, ranges, lambda node, index: self.address(part, node, index), volume)
         )
@@ -84,14 +84,12 @@ class StageLayout:
     @staticmethod
     def place(part: Part, iters: dict[Iter, Poly], tensor: TensorPlace) -> Poly:
         """Index of a part's element in a tensor that holds all of it."""
-        extents = sizes(part)
-        index, at = [], 0
-        for count in part.scope.iterator_counts:
+        extents, index = sizes(part), []
+        for dimension in part.scope.dimensions:
             whole = const(0)
-            for k in range(at, at + count):
+            for k in dimension:
                 whole = whole * extents[k] + iters[part.scope.iters[k]]
             index.append(whole)
-            at += count
         return dot(index, tensor.strides)
 
     # ---- which loop has the lanes --------------------------------------------------------------------------------------------
@@ -156,13 +154,10 @@ class StageLayout:
                 short = size is not None and size.number is not None and size.number < width
                 gain = 1.0 if short else width
             total += times / gain if flat else times * 1.3
-        volume = 1.0
-        for k in placed.inner:
-            volume *= sizes(part)[k].number or 16
+        volume = placed.volume(16)
         operations = sum(1 for node in walk(part.scope.body) if isinstance(node, Apply) and not node.integral)
-        reductions = sum(1 for node in walk(part.scope.body) if isinstance(node, Reduce))
         vector = lane is not None or bool(placed.inner)
-        total += operations * volume / (gain if vector else 1.0 if reductions == 0 else 2.0)
+        total += operations * volume / (gain if vector else 2.0 if part.scope.body.binds else 1.0)
         if lane is None:
             # the lanes of a reduction are joined; one that needs no inner position is computed once a row
             own = {part.scope.iters[k] for k in placed.inner}
@@ -230,25 +225,14 @@ class StageLayout:
         """Evaluations of expressions per point of the outer loops."""
         total = 0.0
         for placed in self.stage.placed:
-            if placed.part.alone:
-                # a piece of a long reduction is a task
-                total += GRAIN
-                continue
-            volume = 1.0
-            for k in placed.inner:
-                volume *= sizes(placed.part)[k].number or 64
-            for node in walk(placed.part.scope.body):
-                if isinstance(node, Reduce):
-                    times = 1.0
-                    for extent in node.extents:
-                        times *= int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 64
-                    volume *= max(1.0, times)
-                    break
-            total += volume
+            first = next((node for node in walk(placed.part.scope.body) if isinstance(node, Reduce)), None)
+            steps = 1.0 if first is None else max(1.0, count(first.extents))
+            # a piece of a long reduction is a task
+            total += GRAIN if placed.part.alone else placed.volume(64) * steps
         return total
 
     def has_products(self) -> bool:
-        return any(isinstance(node, Reduce) for placed in self.stage.placed for node in walk(placed.part.scope.body))
+        return any(placed.part.scope.body.binds for placed in self.stage.placed)
 
 
 def dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:

@@ -11,12 +11,14 @@ surroundings and its channels last, U in panels (once for a session where it dep
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
+from dslc.codegen.arithmetic import ceiling, over, plus, rest, times
 from dslc.codegen.factoring import factor_of
-from dslc.codegen.group import Part, Parts
+from dslc.codegen.group import Part, Parts, reads_of
 from dslc.codegen.split_reductions import factors_of, outermost, part_of
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
@@ -33,9 +35,8 @@ from dslc.ir.scalar import (
     num,
     raw_apply,
     read,
-    rebuild,
     reduce,
-    walk,
+    replaced,
 )
 from dslc.ir.scopes import inline, scope_of, substitute
 from dslc.records import record
@@ -55,11 +56,10 @@ class Factor:
 
 @record
 class Transform:
-    """`sum[summed] product of factors * tile[tile axes]`; `sizes` has the length of each axis."""
+    """`sum[tile axes] product of factors * tile[tile axes]`; `sizes` has the length of each axis."""
 
     factors: tuple[Factor, ...]
     tile: tuple[str, ...]
-    summed: tuple[str, ...]
     made: tuple[str, ...]
     sizes: dict[str, int]
 
@@ -98,23 +98,21 @@ def filtered(parts: Parts, lanes: int, panel: int) -> tuple[Parts, dict[Value, F
     out: list[Part] = []
     found: dict[Value, Filter] = {}
     for part in parts.parts:
-        chains = [
-            chain
-            for chain in _chains(part, by_value)
-            if all(uses.count(value) == 1 and value not in parts.outputs for value in chain.inner)
-        ]
-        whole = next((one for chain in chains if (one := _whole(chain, part, new, lanes, panel)) is not None), None)
-        if whole is not None:
-            around, filter, last = whole
-            first += around[:1]
-            out += [*around[1:], filter.part, last]
-            found[filter.part.value] = filter
-            new[part.value] = last.value
-            continue
         args = tuple(new.get(arg, arg) for arg in part.args)
-        kept = part_of(part.scope, args, part.alone) if args != part.args else part
-        new[part.value] = kept.value
-        out.append(kept)
+        last = part_of(part.scope, args, part.alone)
+        for chain in _chains(part, by_value):
+            inner = {chain.product.value, chain.operand.value}
+            if any(uses.count(value) > 1 or value in parts.outputs for value in inner):
+                continue
+            whole = _whole(chain, part, new, lanes, panel)
+            if whole is not None:
+                (panels, *around), filter, last = whole
+                first.append(panels)
+                out += [*around, filter.part]
+                found[filter.part.value] = filter
+                break
+        new[part.value] = last.value
+        out.append(last)
     if not found:
         return parts, {}
     outputs = tuple(new.get(value, value) for value in parts.outputs)
@@ -151,7 +149,6 @@ class _Chain:
     operand: Part
     weights: Read
     moved: Read
-    inner: frozenset[Value]
 
 
 def _chains(part: Part, by_value: dict[Value, Part]) -> Iterator[_Chain]:
@@ -160,10 +157,7 @@ def _chains(part: Part, by_value: dict[Value, Part]) -> Iterator[_Chain]:
         if taken is None:
             continue
         product = by_value.get(part.args[taken.operand])
-        if (
-            product is None
-            or sum(isinstance(e, Read) and e.operand == taken.operand for e in walk(part.scope.body)) != 1
-        ):
+        if product is None or len(list(reads_of(part.scope.body, [taken.operand]))) != 1:
             continue
         body = product.scope.body
         if not isinstance(body, Reduce) or body.kind != "sum" or body.where is not None or len(body.iters) != 1:
@@ -177,8 +171,7 @@ def _chains(part: Part, by_value: dict[Value, Part]) -> Iterator[_Chain]:
             if operand is None or product.args[weights.operand] == operand.value:
                 continue
             if isinstance(operand.scope.body, Reduce) and _table_sum(operand.scope.body) is not None:
-                inner = frozenset({product.value, operand.value})
-                yield _Chain(node, taken, product, operand, weights, moved, inner)
+                yield _Chain(node, taken, product, operand, weights, moved)
 
 
 def _table_sum(node: Reduce) -> Read | None:
@@ -187,10 +180,8 @@ def _table_sum(node: Reduce) -> Read | None:
         return None
     factors = factors_of(node)
     reads = [each for each in factors if isinstance(each, Read)]
-    tables = [each for each in factors if isinstance(each, Table)]
-    if len(reads) != 1 or not tables or len(reads) + len(tables) < len(factors):
-        return None
-    return reads[0]
+    tables = sum(isinstance(each, Table) for each in factors)
+    return reads[0] if len(reads) == 1 and 0 < tables == len(factors) - 1 else None
 
 
 def _plain(each: Read) -> bool:
@@ -212,13 +203,12 @@ def _whole(
     (channel,), (terms,) = total.iters, total.extents
     own = product.scope.iters
     sizes: dict[Iter, Dim] = dict(zip(own, product.scope.extents, strict=True))
-    left = {it for it in chain.weights.index if isinstance(it, Iter)}
-    right = {it for it in chain.moved.index if isinstance(it, Iter)}
-    points = [it for it in own if it in left and it in right]
+    left, right = ({it for it in each.index if isinstance(it, Iter)} for each in (chain.weights, chain.moved))
+    points = [it for it in own if it in left & right]
     rows = [it for it in own if it not in left]
-    columns = [it for it in own if it not in right and it in left]
+    columns = [it for it in own if it in left - right]
     types = {product.scope.dtype, operand.scope.dtype, *product.dtypes, *operand.dtypes}
-    if types != {DType.F32} or not {channel} <= left & right or len(columns) != 1 or not points:
+    if types != {DType.F32} or channel not in left & right or len(columns) != 1 or not points:
         return None
     if isinstance(terms, Num) and int(terms.value) < TERMS:
         return None
@@ -227,124 +217,102 @@ def _whole(
     taken = _table_sum(inner)
     assert taken is not None
     here: dict[Iter, Scalar] = dict(zip(operand.scope.iters, chain.moved.index, strict=True))
-    moved = tuple(substitute(one, {**here, **{it: it for it in inner.iters}}) for one in taken.index)
-    places = _places(moved, (*rows, *inner.iters), channel)
+    here |= {it: it for it in inner.iters}
+    places = _places([substitute(one, here) for one in taken.index], (*rows, *inner.iters), channel)
     at: dict[Iter, Scalar] = dict(zip(own, chain.read.index, strict=True))
     before = _before(inner, here, points, sizes)
-    after = _after(chain.node, at, points, sizes)
-    if before is None or places is None or after is None or not isinstance(at[column], Iter):
+    back, outside = _after(chain.node, [at[it] for it in points])
+    if before is None or places is None or back is None or not isinstance(at[column], Iter):
         return None
     if any(not at[it].free.isdisjoint(chain.node.iters) for it in (*rows, column)):
         return None
-    back, outside = after
     args = tuple(new.get(arg, arg) for arg in part.args)
     weights = product.args[chain.weights.operand]
     panels = _panels(chain.weights, new.get(weights, weights), points, column, channel, sizes, terms, panel)
     source = operand.args[taken.operand]
-    ranges: dict[Iter, Dim] = {
-        **sizes,
-        **{it: plain(extent) for it, extent in zip(inner.iters, inner.extents, strict=True)},
-    }
+    ranges = sizes | dict(zip(inner.iters, map(plain, inner.extents), strict=True))
     copied, before_it = _copied(taken, new.get(source, source), places, ranges, terms, lanes)
     # a position in a tile comes after the row that it belongs to, so that neighbours lie side by side
     order: list[Iter | str] = []
-    waiting = dict(outside)
     for row in rows:
-        order.append(row)
-        for name, place in outside.items():
-            if name in waiting and not at[row].free.isdisjoint(place.free):
-                order.append(name)
-                del waiting[name]
-    order += [*waiting, column]
+        near = [name for name, place in outside.items() if not at[row].free.isdisjoint(place.free)]
+        order += [row, *(name for name in near if name not in order)]
+    order += [*(name for name in outside if name not in order), column]
     names: dict[Iter | str, Iter] = {each: iterator(f"i{k}") for k, each in enumerate(order)}
     widths: list[Dim] = [back.sizes[each] if isinstance(each, str) else sizes[each] for each in order[:-1]]
-    widths.append(_times(panels.scope.extents[0], panel))
+    widths.append(plain(times(panels.scope.extents[0], panel)))
     body = _body(chain.node, inner, names, points, at, here, rows, column, channel, terms, places, panel)
     z = part_of(Scope(tuple(widths), body, DType.F32), (panels.value, copied.value), alone=True)
-    axes = {_axis(it): tuple(place.factor(it) for place in places if place.spatial) for it in (*rows, *inner.iters)}
+    axes = {it.name: tuple(place.factor(it) for place in places if place.spatial) for it in (*rows, *inner.iters)}
     filter = Filter(
-        z, tuple(order.index(row) for row in rows), tuple(order.index(name) for name in back.made), before, back,
-        tuple(axes[_axis(row)] for row in rows), {axis: axes[axis] for axis in before.tile}, plain(terms),
+        z, tuple(map(order.index, rows)), tuple(map(order.index, back.made)), before, back,
+        tuple(axes[row.name] for row in rows), {axis: axes[axis] for axis in before.tile}, plain(terms),
     )  # fmt: skip
     index = tuple(outside[each] if isinstance(each, str) else at[each] for each in order)
-    whole = rebuild(part.scope.body, lambda node: read(len(args), index) if node is chain.node else None)
+    whole = replaced(part.scope.body, chain.node, read(len(args), index))
     last = part_of(replace(part.scope, body=whole), (*args, z.value), alone=True)
     return [panels, *before_it, copied], filter, last
-
-
-def _axis(it: Iter) -> str:
-    return it.name
 
 
 def _before(
     inner: Reduce, here: dict[Iter, Scalar], points: Sequence[Iter], sizes: dict[Iter, Dim]
 ) -> Transform | None:
     """The transform of a tile: axes are the iterators of its sum, and those of the product that are points."""
-    own = {_axis(it): _number(extent) for it, extent in zip(inner.iters, inner.extents, strict=True)}
-    made = {_axis(it): _number(sizes[it]) for it in points}
-    put: dict[Iter, Scalar] = {**here, **{it: it for it in inner.iters}}
-    tables = [each for each in factors_of(inner) if isinstance(each, Table)]
-    factors = tuple(
-        _factor(each.values, [substitute(place, put) for place in each.index], {**own, **made}) for each in tables
-    )
-    if set(own) & set(made) or None in factors:
-        return None
-    return _checked(Transform(tuple(e for e in factors if e), tuple(own), tuple(own), tuple(made), {**own, **made}))
+    tile, made = tuple(it.name for it in inner.iters), {it.name: _number(sizes[it]) for it in points}
+
+    def axis(place: Scalar, _: int) -> str:
+        one = substitute(place, here)
+        return one.name if isinstance(one, Iter) and one.name in (*tile, *made) else ""
+
+    return _transform(inner, tile, made, axis) if made.keys().isdisjoint(tile) else None
 
 
-def _after(
-    node: Reduce, at: dict[Iter, Scalar], points: Sequence[Iter], sizes: dict[Iter, Dim]
-) -> tuple[Transform, dict[str, Scalar]] | None:
+def _after(node: Reduce, points: Sequence[Scalar]) -> tuple[Transform | None, dict[str, Scalar]]:
     """The transform of points, whose new axes stand for positions in a tile; and what these are outside."""
-    own = {_axis(it): _number(extent) for it, extent in zip(node.iters, node.extents, strict=True)}
-    if [at[it] for it in points] != list(dict.fromkeys(at[it] for it in points)) or set(node.iters) != {
-        at[it] for it in points
-    }:
-        return None
-    outside: dict[Scalar, str] = {}
-    lengths: dict[str, int] = {}
+    outside: dict[str, Scalar] = {}
+    made: dict[str, int] = {}
+    tile = tuple(it.name for it in points if isinstance(it, Iter))
+
+    def axis(place: Scalar, length: int) -> str:
+        if isinstance(place, Iter) and place in node.iters:
+            return place.name
+        if not place.free.isdisjoint(node.iters):
+            return ""
+        # which position of a tile this is
+        name = next((name for name, known in outside.items() if known is place), f"k{len(outside)}")
+        outside[name], made[name] = place, length
+        return name
+
+    every = len(set(points)) == len(points) and set(points) == set(node.iters)
+    return _transform(node, tile, made, axis) if every else None, outside
+
+
+def _transform(
+    node: Reduce, tile: tuple[str, ...], made: dict[str, int], axis: Callable[[Scalar, int], str]
+) -> Transform | None:
+    """A sum over tables as a transform; None where one of them is at a place without an axis.
+
+    Also where it is too large to be written out, or makes the same of every tile along an axis.
+    """
     factors = []
     for table in factors_of(node):
-        if not isinstance(table, Table):
-            continue
-        axes, values = [], table.values
-        for place in table.index:
-            if isinstance(place, Iter) and place in node.iters:
-                axes.append(_axis(place))
-            elif place.free.isdisjoint(node.iters):
-                # which position of a tile this is
-                axes.append(outside.setdefault(place, f"k{len(outside)}"))
-                lengths[axes[-1]] = len(values)
-            else:
-                return None
-            values = values[0]
-        factors.append(Factor(table.values, tuple(axes)))
-    tile = tuple(_axis(it) for it in (at[point] for point in points) if isinstance(it, Iter))
-    found = _checked(Transform(tuple(factors), tile, tile, tuple(lengths), {**own, **lengths}))
-    return None if found is None else (found, {name: place for place, name in outside.items()})
-
-
-def _factor(values: Any, index: Sequence[Scalar], sizes: dict[str, int]) -> Factor | None:
-    if not all(isinstance(place, Iter) and _axis(place) in sizes for place in index):
-        return None
-    return Factor(values, tuple(_axis(place) for place in index if isinstance(place, Iter)))
-
-
-def _checked(found: Transform) -> Transform | None:
-    """None where a transform is too large to be written out, or makes the same of every tile along an axis."""
-    tile = made = 1
-    for axis in found.tile:
-        tile *= found.sizes[axis]
-    for axis in found.made:
-        made *= found.sizes[axis]
-    used = {axis for factor in found.factors for axis in factor.axes}
-    return found if 0 < max(tile, made) <= TILE and used.issuperset(found.made) else None
+        if isinstance(table, Table):
+            axes, values = [], table.values
+            for place in table.index:
+                axes.append(axis(place, len(values)))
+                values = values[0]
+            factors.append(Factor(table.values, tuple(axes)))
+    used = {axis for factor in factors for axis in factor.axes}
+    sizes = {it.name: _number(extent) for it, extent in zip(node.iters, node.extents, strict=True)} | made
+    largest = max(prod(sizes[axis] for axis in axes) for axes in (tile, made))
+    fits = "" not in used and used.issuperset(made) and 0 < largest <= TILE
+    return Transform(tuple(factors), tile, tuple(made), sizes) if fits else None
 
 
 def _number(size: Dim) -> int:
     """A known size; 0 for others, with which no transform is written."""
-    found = as_scalar(size)
-    return int(found.value) if isinstance(found, Num) else 0
+    found = plain(size)
+    return found if isinstance(found, int) else 0
 
 
 @record
@@ -359,10 +327,7 @@ class _Place:
         return dict(self.factors).get(it, 0)
 
     def text(self, put: dict[Iter, Scalar]) -> Scalar:
-        total: Scalar = num(0)
-        for it, factor in self.factors:
-            total = apply("+", total, apply("*", num(factor), put[it]))
-        return total
+        return plus(num(0), *(times(factor, put[it]) for it, factor in self.factors))
 
 
 def _places(index: Sequence[Scalar], iters: Sequence[Iter], channel: Iter) -> list[_Place] | None:
@@ -394,11 +359,10 @@ def _panels(
     panel: int,
 ) -> Part:
     """The weights as `[panel, points, channel, column]`, 0 in columns that there are not: in the order in which they are read."""
-    width, wide = sizes[column], num(panel)
-    count = apply("//", apply("+", as_scalar(width), num(panel - 1)), wide)
-    extents = (plain(count), *(sizes[it] for it in points), plain(terms), panel)
+    width = sizes[column]
+    extents = (plain(ceiling(width, panel)), *(sizes[it] for it in points), plain(terms), panel)
     places = [iterator(f"i{k}") for k in range(len(extents))]
-    at = apply("+", apply("*", wide, places[0]), places[-1])
+    at = plus(times(panel, places[0]), places[-1])
     put: dict[Iter, Scalar] = {**dict(zip(points, places[1:], strict=False)), channel: places[-2], column: at}
     element: Scalar = read(0, tuple(put[each] if isinstance(each, Iter) else each for each in weights.index))
     if not (isinstance(width, int) and width % panel == 0):
@@ -417,21 +381,18 @@ def _copied(
 
     And parts that it reads.
     """
+    filled = times(ceiling(terms, lanes), lanes)
     extents: list[Dim] = []
     index: list[Scalar] = []
-    filled = apply("*", apply("//", apply("+", terms, num(lanes - 1)), num(lanes)), num(lanes))
+    channel = iterator(f"i{len(places) - 1}")
     for place in places:
         if place.spatial:
-            size: Scalar = num(1)
-            for it, factor in place.factors:
-                size = apply("+", size, apply("*", num(factor), apply("+", as_scalar(sizes[it]), num(-1))))
-            index.append(apply("+", iterator(f"i{len(extents)}"), place.low))
+            size = plus(1, *(times(factor, plus(sizes[it], -1)) for it, factor in place.factors))
+            index.append(plus(iterator(f"i{len(extents)}"), place.low))
             extents.append(plain(size))
         else:
-            index.append(num(0))
-    channel = iterator(f"i{len(extents)}")
+            index.append(channel)
     extents.append(plain(filled))
-    index = [at if place.spatial else channel for at, place in zip(index, places, strict=True)]
     element: Scalar = read(0, tuple(index), taken.other)
     if filled is not terms:
         element = raw_apply("select", apply("<", channel, terms), element, num(0))
@@ -443,13 +404,9 @@ def _copied(
     scope, args = scope_of(whole), list(whole.node.args)
     turned: dict[int, Part] = {}
     for number, arg in enumerate(args):
-        reads = [each for each in walk(scope.body) if isinstance(each, Read) and each.operand == number]
-        axes = {axis for each in reads for axis, at in enumerate(each.index) if channel in at.free}
-        if (
-            len(axes) == 1
-            and axes != {len(arg.type.shape) - 1}
-            and all(each.index[min(axes)] is channel for each in reads)
-        ):
+        indices = [index for index, _ in reads_of(scope.body, [number])]
+        axes = {axis for index in indices for axis, at in enumerate(index) if channel in at.free}
+        if len(axes) == 1 and arg.type.rank - 1 not in axes and all(index[min(axes)] is channel for index in indices):
             # neighbours of places that are anywhere are channels: these are brought together once
             turned[number] = _turned(arg, min(axes))
             args[number] = turned[number].value
@@ -468,9 +425,8 @@ def _copied(
 def _turned(value: Value, axis: int) -> Part:
     """A tensor with one of its dimensions last."""
     shape = value.type.shape
-    order = [*(k for k in range(len(shape)) if k != axis), axis]
-    places = {k: iterator(f"i{n}") for n, k in enumerate(order)}
-    body = read(0, tuple(places[k] for k in range(len(shape))))
+    order = sorted(range(len(shape)), key=lambda k: k == axis)
+    body = read(0, tuple(iterator(f"i{order.index(k)}") for k in range(len(shape))))
     return part_of(Scope(tuple(shape[k] for k in order), body, value.type.dtype), (value,), alone=True)
 
 
@@ -480,35 +436,26 @@ def _body(
 ) -> Scalar:  # fmt: skip
     """The equation of Z over the panels and the copied operand."""
     back = {at[it]: iterator(f"e{k}") for k, it in enumerate(points)}
-    spot: dict[Iter, Scalar] = {it: back[at[it]] for it in points}
-    for it in rows:
-        spot[it] = names[it]
     tile = {it: iterator(f"t{k}") for k, it in enumerate(inner.iters)}
     through = iterator("c")
-    spot = {**spot, **tile, channel: through}
-    put: dict[Iter, Scalar] = {it: substitute(place, spot) for it, place in here.items()}
-    tables = [substitute(each, {**put, **tile}) for each in factors_of(inner) if isinstance(each, Table)]
+    spot: dict[Iter, Scalar] = {it: back[at[it]] for it in points}
+    spot |= {channel: through, **{it: names[it] for it in rows}, **tile}
+    put = {it: substitute(place, spot) for it, place in here.items()}
+    tables = [substitute(each, put) for each in factors_of(inner) if isinstance(each, Table)]
     moved = read(1, (*(place.text(spot) for place in places if place.spatial), through))
-    one = reduce("sum", tuple(tile[it] for it in inner.iters), inner.extents, raw_apply("*", *tables, moved))
-    wide = num(panel)
-    whole = read(
-        0, (apply("//", names[column], wide), *(spot[it] for it in points), through, apply("%", names[column], wide))
-    )
-    product = reduce("sum", (through,), (terms,), raw_apply("*", whole, one))
-    new: dict[Scalar, Scalar] = {it: back[it] for it in node.iters}
-    factors: list[Scalar] = []
+    one = reduce("sum", tuple(tile.values()), inner.extents, raw_apply("*", *tables, moved))
+    weights = read(0, (over(names[column], panel), *(spot[it] for it in points), through, rest(names[column], panel)))
+    product = reduce("sum", (through,), (terms,), raw_apply("*", weights, one))
     outside: dict[Scalar, Iter] = {}
-    for table in factors_of(node):
-        if isinstance(table, Table):
-            index = [
-                new[place] if place in new else outside.setdefault(place, names[f"k{len(outside)}"])
+    factors = [
+        Table._make(
+            tuple(
+                back[place] if place in back else outside.setdefault(place, names[f"k{len(outside)}"])
                 for place in table.index
-            ]
-            factors.append(Table._make(tuple(index), table.values))
-    iters = tuple(back[it] for it in node.iters)
-    return reduce("sum", iters, node.extents, raw_apply("*", *factors, product))
-
-
-def _times(size: Dim, factor: int) -> Dim:
-    found: Dim = plain(apply("*", as_scalar(size), num(factor)))
-    return found
+            ),
+            table.values,
+        )
+        for table in factors_of(node)
+        if isinstance(table, Table)
+    ]
+    return reduce("sum", tuple(back[it] for it in node.iters), node.extents, raw_apply("*", *factors, product))

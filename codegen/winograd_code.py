@@ -148,7 +148,7 @@ def written(
         return known[at]
 
     get: Callable[[tuple[int, ...]], str] = first
-    for axis in transform.summed:
+    for axis in transform.tile:
         own = [factor for factor in left if axis in factor.axes]
         left = [factor for factor in left if factor not in own]
         made = tuple(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 
 from dslc.codegen.cuda.nvrtc import Usage
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, CudaVariant, Tile, Units, at
-from dslc.ir.scalar import Sym
 from dslc.records import record
 
 UNKNOWN = 512  #: what an unknown size is taken to be
@@ -56,9 +55,9 @@ def occupancy(launch: CudaLaunch, hardware: Hardware, usage: Usage | None = None
     return blocks * threads / hardware.threads
 
 
-def seconds(text: CudaText, hardware: Hardware, sizes: Mapping[Sym, int] | None = None) -> float:
-    """Estimate the seconds of all launches of a text by bytes and operations; a size that is not given counts 512."""
-    known = {sym: (sizes or {}).get(sym, UNKNOWN) for sym in text.sizes}
+def seconds(text: CudaText, hardware: Hardware) -> float:
+    """Estimate the seconds of all launches of a text by bytes and operations; a size that is not known counts 512."""
+    known = dict.fromkeys(text.sizes, UNKNOWN)
     total = 0.0
     for launch in text.launches:
         blocks = prod(at(size, known) for size in launch.grid)

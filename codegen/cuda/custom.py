@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import Any
 
 from dslc.codegen.cuda.generate import preamble
-from dslc.codegen.cuda.stage import above, plain, scalar, times
+from dslc.codegen.cuda.stage import above, plus, times
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, Pointer, PointerPlace
 from dslc.codegen.custom import Filling, NotRendered
 from dslc.codegen.generate import UNNAMED, named
 from dslc.codegen.render import render
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.scalar import Scalar, apply
+from dslc.ir.scalar import Scalar
 
 #: threads of a warp, and of a block at most
 _WARP, _MOST = 32, 1024
@@ -73,5 +73,5 @@ def _bytes(inputs: tuple[TensorType, ...], results: list[TensorType]) -> Dim:
     """Bytes that are read and written once."""
     total: Dim = 0
     for type in (*inputs, *results):
-        total = plain(apply("+", scalar(total), scalar(times(*type.shape, type.dtype.bytes))))
+        total = plus(total, times(*type.shape, type.dtype.bytes))
     return total

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from dslc.codegen.emit import Emitter, Reductions
 from dslc.codegen.functions import c_type
@@ -80,11 +81,8 @@ class CudaEmitter(Emitter):
         narrow = uneven or (extents[at].number or FEW) < 2 * self.width
         outer = [k for k in range(len(vars)) if k != at]
         names = [self.accumulator(node.kind, dtype, not narrow) for node, _, dtype in places]
-        blocks = [Block() for _ in outer]
-        with self.loops([vars[k] for k in outer], [extents[k] for k in outer], blocks):
+        with self.loops([vars[k] for k in outer], [extents[k] for k in outer]):
             (self._one_by_one if narrow else self._in_vectors)(places, names, vars[at], extents[at])
-        for block in blocks[:1]:
-            self.write(block)
         out = []
         for (node, _, dtype), name in zip(places, names, strict=True):
             if not narrow:
@@ -93,23 +91,29 @@ class CudaEmitter(Emitter):
             out.append(self.joined(f"k_joined<k_join_{node.kind}, {self.team}, {c_type(dtype, 0)}>({name})", dtype))
         return out
 
+    @contextmanager
+    def over_team(self, var: Var, extent: Poly) -> Iterator[None]:
+        """Inside, code is written into a loop whose steps go to the threads of the team."""
+        inner = Block()
+        with self.level(inner, var), self.during(apart=True):
+            yield
+        self.write(Loop(var.name, "k_rank", self.text(extent), self.team, inner))
+
     def _one_by_one(self, places: Reductions, names: Sequence[str], var: Var, extent: Poly) -> None:
         """Each thread takes single steps of the last loop."""
-        inner, stop = Block(), self.text(extent)
-        with self.level(inner, var), self.during(apart=True):
+        with self.over_team(var, extent):
             for (node, env, dtype), name in zip(places, names, strict=True):
                 self.take(node.kind, name, self.term(node, env, dtype), dtype, False)
-        self.write(Loop(var.name, "k_rank", stop, self.team, inner))
 
     def _in_vectors(self, places: Reductions, names: Sequence[str], lane: Var, extent: Poly) -> None:
         """Each thread takes vectors of the last loop."""
 
         def body(active: str | None) -> Block:
-            block = Block()
-            with self.level(block, lane), self.during(lane=lane, active=active):
+            def step() -> None:
                 for (node, env, dtype), name in zip(places, names, strict=True):
                     self.take(node.kind, name, self.lanes_of(node, env, dtype, active), dtype, True)
-            return block
+
+            return self.in_lanes(lane, active, step)
 
         active, full = self.name("n"), body(None)
         tail = None if extent.number is not None and extent.number % self.width == 0 else body(active)

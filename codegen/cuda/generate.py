@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from dslc.codegen.cuda.choose import Hardware, candidates, seconds
 from dslc.codegen.cuda.smem_transpose import TurnedStage
-from dslc.codegen.cuda.stage import SECTOR, CudaStage, LaunchCode, Room, above, plain, scalar, times
+from dslc.codegen.cuda.stage import SECTOR, CudaStage, LaunchCode, Room, above, least, plus, times
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, CudaVariant, Pointer, PointerPlace
 from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
 from dslc.codegen.cuda.units import UnitStage, takes
@@ -23,7 +22,7 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.vectorize import GroupMemory
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
-from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, walk
+from dslc.ir.scalar import Apply, Reduce, Sym, walk
 from dslc.semantics.library import Rules
 
 LONG = 1 << 16  #: elements from which on a reduction is cut in pieces
@@ -89,8 +88,10 @@ class _Kernels:
         stages = stages_of(parts, self.variant.fuse)
         memory = memory_of(parts, stages, lambda type, _: self.room.take(type.dtype, tensor_of(type, "").elements))
         codes = [self._written(stage, memory) for stage in stages]
-        both = enumerate(zip(stages, codes, strict=True))
-        launches = [self._launch(f"{UNNAMED}_{k}", stage, code, memory) for k, (stage, code) in both]
+        launches = [
+            self._launch(f"{UNNAMED}_{k}", stage, code, memory)
+            for k, (stage, code) in enumerate(zip(stages, codes, strict=True))
+        ]
         body = render(
             "kernel.cu.j2",
             "cuda",
@@ -106,13 +107,10 @@ class _Kernels:
         """One launch, in the form that fits."""
         found = self.products.get(stage.placed[0].part.value)
         if found is not None:
-            assert self.variant.tile is not None
-            if self._units(stage.placed[0].part, found):
-                assert self.variant.units is not None
-                return UnitStage(stage, memory, self.names, self.variant, self.room, found, self.variant.units).launch()
-            return ProductStage(stage, memory, self.names, self.variant, self.room, found, self.variant.tile).launch()
+            form = UnitStage if self._units(stage.placed[0].part, found) else ProductStage
+            return form(stage, memory, self.variant, self.room, found).launch()
         kind = TurnedStage if self.variant.turn else CudaStage
-        return kind(stage, memory, self.names, self.variant, self.room).launch()
+        return kind(stage, memory, self.variant, self.room).launch()
 
     def _printed(self, launch: CudaLaunch, code: LaunchCode) -> dict[str, Any]:
         const = ["" if pointer.name in code.written else "const " for pointer in code.pointers]
@@ -132,32 +130,30 @@ class _Kernels:
         # what a block keeps for itself is not moved
         kept = stage.values - code.spread
         read: dict[Value, Dim] = {}
+        steps = {each.part.value: times(*each.part.scope.extents, _steps(each.part)) for each in stage.placed}
         for placed in stage.placed:
             for arg in placed.part.args:
                 if arg not in kept:
-                    read[arg] = _plus(read.get(arg, 0), times(*placed.part.scope.extents, _steps(placed.part)))
+                    read[arg] = plus(read.get(arg, 0), steps[placed.part.value])
         for value, count in read.items():
             # of a table only what is looked up
-            moved = _plus(moved, times(_least(times(*value.type.shape), count), value.type.dtype.bytes))
+            moved = plus(moved, times(least(times(*value.type.shape), count), value.type.dtype.bytes))
         for value in stage.values:
             if value in memory.stores or value in code.spread:
-                moved = _plus(moved, times(*value.type.shape, value.type.dtype.bytes))
+                moved = plus(moved, times(*value.type.shape, value.type.dtype.bytes))
         for placed in stage.placed:
-            part = placed.part
-            work = _plus(work, _operations(part))
-            reads = sum(each.type.dtype.bytes for each in part.args if each not in kept)
-            if code.form == "units" and self.variant.units is not None:
-                side = min(self.variant.units.rows, self.variant.units.columns)
-                asked = _plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
-            elif code.form == "products" and self.variant.tile is not None:
+            part, tile = placed.part, self.variant.units if code.form == "units" else self.variant.tile
+            nodes = (node for node in walk(part.scope.body) if isinstance(node, Apply | Reduce) and not node.integral)
+            # operations, roughly: every function once per step of the longest reduction
+            work = plus(work, times(steps[part.value], max(1, sum(1 for _ in nodes))))
+            whole = times(steps[part.value], sum(each.type.dtype.bytes for each in part.args if each not in kept))
+            if code.form in {"units", "products"} and tile is not None:
                 # an element is read once for all results along the other side of a tile
-                tile = self.variant.tile
-                side = min(tile.rows, tile.columns)
+                whole = above(whole, min(tile.rows, tile.columns))
+            if code.form == "products" and tile is not None:
                 # operands come from shared memory once for all results of a thread along the other side
                 work = above(times(work, tile.down * tile.right + tile.down + tile.right), tile.down * tile.right)
-                asked = _plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
-            else:
-                asked = _plus(asked, times(*part.scope.extents, _steps(part), reads))
+            asked = plus(asked, whole)
         # of what is fetched for one that lies apart the neighbours are not wanted
         asked = above(times(asked, round(SECTOR * code.apart)), SECTOR)
         return CudaLaunch(
@@ -176,40 +172,22 @@ class _Kernels:
         )
 
 
-def _plus(a: Dim, b: Dim) -> Dim:
-    total = apply("+", scalar(a), scalar(b))
-    return int(total.value) if isinstance(total, Num) and isinstance(total.value, int) else total
-
-
-def _least(a: Dim, b: Dim) -> Dim:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else plain(apply("min", scalar(a), scalar(b)))
-
-
 def _steps(part: Part) -> Dim:
     """Steps of the longest reduction of a part, for one element."""
     most: Dim = 1
     for node in walk(part.scope.body):
         if isinstance(node, Reduce) and all(not extent.free for extent in node.extents):
-            length = times(*(plain(extent) for extent in node.extents))
+            length = times(*node.extents)
             if not isinstance(length, int) or (isinstance(most, int) and length > most):
                 most = length
     return most
 
 
-def _operations(part: Part) -> Dim:
-    """Operations of a part, roughly: every function once per step of the longest reduction."""
-    count = sum(1 for node in walk(part.scope.body) if isinstance(node, Apply | Reduce) and not node.integral)
-    return times(*part.scope.extents, _steps(part), max(1, count))
-
-
-def variants(
-    rules: Rules, group: Graph, hardware: Hardware | None = None, sizes: Mapping[Sym, int] | None = None
-) -> tuple[CudaVariant, ...]:
+def variants(rules: Rules, group: Graph, hardware: Hardware | None = None) -> tuple[CudaVariant, ...]:
     """Ways to write a group's kernels that differ, the one that promises most first.
 
     Args:
         hardware: what they are to run on (an A100 where nothing is said).
-        sizes: numbers of unknown sizes that are typical.
 
     Raises:
         NotGenerated: there is no kernel for the group.
@@ -217,11 +195,11 @@ def variants(
     with reasons():
         parts = parts_of(rules, group)
         products = any(product_of(part) is not None for part in parts.parts)
-        rows = any(isinstance(node, Reduce) for part in parts.parts for node in walk(part.scope.body))
+        rows = any(part.scope.body.binds for part in parts.parts)
         found: dict[str, tuple[float, CudaVariant]] = {}
         for variant in candidates(products, rows):
             text = _Kernels(parts, variant).text()
             body = text.text.removeprefix(preamble()).replace(text.name, "")
-            found.setdefault(body, (seconds(text, hardware or Hardware(), sizes), variant))
+            found.setdefault(body, (seconds(text, hardware or Hardware()), variant))
     # what promises the same stays in the order of the candidates
     return tuple(variant for _, variant in sorted(found.values(), key=lambda each: each[0]))

@@ -86,16 +86,6 @@ def available() -> bool:
     return _library() is not None
 
 
-def version() -> tuple[int, int] | None:
-    """The version of CUDA that NVRTC belongs to; None where it is not here."""
-    library = _library()
-    if library is None:
-        return None
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
-    return major.value, minor.value
-
-
 @cache
 def _library() -> ctypes.CDLL | None:
     for path in _paths():

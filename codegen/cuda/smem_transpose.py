@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dslc.codegen.cuda.emit import CudaEmitter
-from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
+from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared
 from dslc.codegen.cuda.text import CudaVariant
 from dslc.codegen.functions import computed, store_type
-from dslc.codegen.nest import Block, Branch, Let, Loop, Rows, Store
+from dslc.codegen.nest import Block, Branch, Let, Loop, Store
 from dslc.codegen.poly import NotPolynomial, Poly, Var, of_scalar
 from dslc.codegen.stages import PlacedInStage, Stage, places
 from dslc.codegen.values import Val
@@ -17,13 +17,12 @@ from dslc.codegen.vectorize import GroupMemory, dot
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, walk
+from dslc.ir.scalar import Iter, Read, Scalar, walk
 from dslc.records import record
 
 SIDE = 32  #: positions along a side of a square
 THREADS = 256  #: threads of a block
 OPERANDS = 4  #: operands that are turned, at most
-GRID = 1 << 16  #: blocks of a launch, at most
 SHORTEST = 16  #: steps of a loop; shorter ones are not worth a square
 
 
@@ -39,14 +38,12 @@ class TurnedOperand:
 class TurnedStage(CudaStage):
     """Writes a stage without reductions in squares of positions."""
 
-    def __init__(
-        self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room
-    ) -> None:
-        super().__init__(stage, memory, names, variant, room)
+    def __init__(self, stage: Stage, memory: GroupMemory, variant: CudaVariant, room: Room) -> None:
+        super().__init__(stage, memory, variant, room)
         self.turn = self._turn()
         if self.turn is not None:
             self.team = self.threads = THREADS
-            self.emitter = self.own = CudaEmitter(names, 1, 1)
+            self.emitter = CudaEmitter(room.names, 1, 1)
 
     def launch(self) -> LaunchCode:
         """As squares; in the usual form where nothing is to be turned."""
@@ -54,29 +51,21 @@ class TurnedStage(CudaStage):
         if turn is None:
             return super().launch()
         vars = [emitter.variable("o", extent) for extent in self.extents]
-        others = [k for k in range(len(vars)) if k not in {turn.beside, turn.below}]
         squares = {turn.below: Var(emitter.name("o")), turn.beside: Var(emitter.name("o"))}
+        loops = [(vars[k], self.extents[k], 0) for k in range(len(vars)) if k not in squares]
+        loops += [(var, self.extents[k], SIDE) for k, var in squares.items()]
         body = Block()
-        with emitter.level(body, *(vars[k] for k in others), *squares.values()):
+        with emitter.level(body, *(var for var, _, _ in loops)):
             tiles = self._load(turn, vars, squares)
-            body.statements.append(self._meet())
+            emitter.write(self._meet())
             self._compute(turn, vars, squares, tiles)
-            body.statements.append(self._meet())
-        texts = [emitter.text(self.extents[k]) for k in others]
-        texts.extend(f"(({emitter.text(self.extents[k])} + {SIDE - 1}) / {SIDE})" for k in squares)
-        rows = (*(vars[k].name for k in others), *(var.name for var in squares.values()))
-        emitter.root.statements.append(Rows(rows, tuple(texts), body))
-        counts = [dim_of(self.extents[k]) for k in others]
-        counts.extend(above(dim_of(self.extents[k]), SIDE) for k in squares)
-        return self.code("turned", least(times(*counts), GRID))
+            emitter.write(self._meet())
+        return self.code("turned", loops, body)
 
     # ---- what is turned ------------------------------------------------------------------------------------------------------
 
     def _turn(self) -> TurnedOperand | None:
-        bodies = [placed.part.scope.body for placed in self.stage.placed]
-        if any(placed.inner for placed in self.stage.placed) or any(
-            isinstance(node, Reduce) for body in bodies for node in walk(body)
-        ):
+        if any(placed.inner for placed in self.stage.placed) or self.has_products():
             return None
         ranges = self.emitter.ranges
         vars = [Var(f"turned{k}") for k in range(len(self.extents))]

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
+from dslc.codegen import arithmetic
 from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.text import CudaVariant
-from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
-from dslc.codegen.nest import Block, Loop, Rows, Store
-from dslc.codegen.poly import Poly, Quotient, Var, product
-from dslc.codegen.stage_code import StageWriter
-from dslc.codegen.stages import PlacedInStage, Stage, places, sizes
+from dslc.codegen.nest import Block, Store
+from dslc.codegen.poly import Atom, Poly, Quotient, Var, product
+from dslc.codegen.stage_code import Blocked, OuterLoops, StageWriter
+from dslc.codegen.stages import PlacedInStage, Stage, sizes
 from dslc.codegen.text import NotGenerated, Reason, Variant
 from dslc.codegen.values import TensorPlace, Val
 from dslc.codegen.vectorize import GroupMemory, Pointer
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Num, Reduce, Scalar, Sym, apply, num, walk
+from dslc.ir.scalar import Num, Reduce, Sym, apply, as_scalar, walk
 from dslc.records import record
+from dslc.semantics.lists import plain
 
 SHARED = 32 << 10  #: bytes of shared memory that rows of one block may take
 WARP_STEPS = 512  #: steps of a row that are a warp's work, at most
@@ -34,6 +36,7 @@ SECTOR = 8
 class Room:
     """Memory of a launch beside inputs and outputs: what is asked for gets a number."""
 
+    #: unknown sizes
     names: dict[Sym, str]
     #: bytes of each scratch buffer
     scratch: list[Dim] = field(default_factory=list)
@@ -41,7 +44,7 @@ class Room:
     def take(self, dtype: DType, elements: Poly) -> Pointer:
         """A scratch buffer for some elements."""
         at = len(self.scratch)
-        self.scratch.append(bytes_of(dtype, elements))
+        self.scratch.append(dim_of(elements * dtype.bytes))
         return Pointer("scratch", store_type(dtype), f"scratch{at}", str(at))
 
 
@@ -79,70 +82,56 @@ class LaunchCode:
 
 def dim_of(value: Poly) -> Dim:
     """A polynomial of sizes as an expression. Raises NotGenerated for one of anything else."""
-    total: Scalar = num(0)
-    for monomial, factor in value.terms:
-        part: Scalar = num(factor)
-        for atom in monomial:
-            if isinstance(atom, Quotient):
-                part = apply("*", part, apply("//", scalar(dim_of(atom.top)), scalar(dim_of(atom.bottom))))
-            elif isinstance(atom, Sym):
-                part = apply("*", part, atom)
-            else:
-                raise NotGenerated(Reason.SIZE, str(atom))
-        total = apply("+", total, part)
-    return plain(total)
+    return plus(0, *(times(factor, *map(_size, monomial)) for monomial, factor in value.terms))
 
 
-def plain(size: Scalar) -> Dim:
-    """A size as a number where it is one."""
-    return int(size.value) if isinstance(size, Num) and isinstance(size.value, int) else size
+def _size(atom: Atom) -> Dim:
+    if isinstance(atom, Quotient):
+        return arithmetic.over(dim_of(atom.top), dim_of(atom.bottom))
+    if isinstance(atom, Sym):
+        return atom
+    raise NotGenerated(Reason.SIZE, str(atom))
 
 
-def scalar(size: Dim) -> Scalar:
-    """A size as an expression."""
-    return num(size) if isinstance(size, int) else size
+def plus(*sizes: Dim) -> Dim:
+    """The sum of sizes: a number where it is one, as below."""
+    total: Dim = plain(arithmetic.plus(*sizes))
+    return total
 
 
 def times(*sizes: Dim) -> Dim:
     """The product of sizes."""
-    total: Scalar = num(1)
-    for size in sizes:
-        total = apply("*", total, scalar(size))
-    return plain(total)
+    total: Dim = plain(arithmetic.times(*sizes))
+    return total
 
 
 def above(size: Dim, by: int) -> Dim:
     """A size divided by a number, rounded up."""
-    if isinstance(size, int):
-        return -(-size // by)
-    return size if by == 1 else plain(apply("//", apply("+", size, num(by - 1)), num(by)))
+    found: Dim = size if by == 1 else plain(arithmetic.ceiling(size, by))
+    return found
 
 
-def least(size: Dim, limit: int) -> Dim:
-    """The smaller one of a size and a limit."""
-    return min(size, limit) if isinstance(size, int) else plain(apply("min", size, num(limit)))
-
-
-def bytes_of(dtype: DType, elements: Poly) -> Dim:
-    """Bytes of so many elements."""
-    return dim_of(elements * dtype.bytes)
+def least(size: Dim, limit: Dim) -> Dim:
+    """The smaller one of two sizes."""
+    found: Dim = plain(apply("min", as_scalar(size), as_scalar(limit)))
+    return found
 
 
 class CudaStage(StageWriter):
     """Writes one stage."""
 
-    def __init__(
-        self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room
-    ) -> None:
+    emitter: CudaEmitter
+
+    def __init__(self, stage: Stage, memory: GroupMemory, variant: CudaVariant, room: Room) -> None:
         self.cuda = variant
         self.room = room
         width = variant.width or self._width(stage, memory)
         shape = Variant(width=width, unroll=1, vectors=1, block=variant.rows, lane=variant.lane, fuse=variant.fuse)
-        super().__init__(stage, memory, names, shape)
+        super().__init__(stage, memory, room.names, shape)
         self.lanes = self.best_lane()
         self.team = 1 if self.lanes is not None else self._team()
         self.threads = max(variant.block, self.team) if self.team <= 32 else self.team
-        self.own.team = self.team
+        self.emitter.team = self.team
         self.shared_memory: list[Shared] = []
         self.written: set[str] = set()
 
@@ -154,9 +143,8 @@ class CudaStage(StageWriter):
         stored = max(value.type.dtype.bytes for value in values)
         return max(2, 16 // max(stored, widest // 2))
 
-    def emits(self, names: dict[Sym, str]) -> Emitter:
-        self.own = CudaEmitter(names, self.variant.width, 1)
-        return self.own
+    def emits(self, names: dict[Sym, str]) -> CudaEmitter:
+        return CudaEmitter(names, self.variant.width, 1)
 
     # ---- teams -------------------------------------------------------------------------------------------------------------
 
@@ -181,11 +169,8 @@ class CudaStage(StageWriter):
             lengths = [product(sizes(placed.part)[k] for k in placed.inner).number]
             for node in walk(scope.body):
                 if isinstance(node, Reduce) and not (node.free & own):
-                    counts = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
-                    whole = 1
-                    for count in counts:
-                        whole *= int(count) if isinstance(count, int) else 0
-                    lengths.append(whole or None)
+                    numbers = [extent.value if isinstance(extent, Num) else 0 for extent in node.extents]
+                    lengths.append(int(prod(numbers)) or None)
             for length in lengths:
                 most = None if most is None or length is None else max(most, length)
         return most
@@ -194,48 +179,27 @@ class CudaStage(StageWriter):
 
     def launch(self) -> LaunchCode:
         """The launch of the stage."""
-        emitter, lane = self.emitter, self.lanes
-        vars = [emitter.variable("o", extent) for extent in self.extents]
-        at = places(self.stage.extents, self.groups, vars, emitter.ranges)
-        body = Block()
-        row_vars = [var for k, var in enumerate(vars) if k != lane]
-        row_texts = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
-        row_sizes = [dim_of(self.extents[k]) for k in range(len(vars)) if k != lane]
-        blocked = self.blocked(lane, vars, at) if self.cuda.rows > 1 and self.has_products() else None
-        start = stop = ""
-        if lane is not None:
-            total, width = emitter.text(self.extents[lane]), self.variant.width
-            piece = Var(emitter.name("c"))
-            row_vars.append(piece)
-            row_texts.append(f"(({total} + {width - 1}) / {width})")
-            row_sizes.append(above(dim_of(self.extents[lane]), width))
-            start, stop = f"{piece.name} * {width}", f"k_min64({total}, ({piece.name} + 1) * {width})"
-        with emitter.level(body, *row_vars):
-            if lane is None:
-                self.row(at)
-                if self.shared_memory:
-                    # the next row is written where this one is read
-                    body.statements.append(self._meet())
-            elif blocked is not None:
-                self.blocks(blocked, at, vars, lane, start, stop)
-            else:
-                self.pieces(vars[lane], start, stop, [at], 1)
-        if blocked is not None:
-            number = [k for k in range(len(vars)) if k != lane].index(blocked.loop)
-            row_texts[number] = f"(({row_texts[number]} + {blocked.size - 1}) / {blocked.size})"
-            row_sizes[number] = above(row_sizes[number], blocked.size)
-        emitter.root.statements.append(Rows(tuple(var.name for var in row_vars), tuple(row_texts), body))
-        grid = least(above(times(*row_sizes), self.threads // self.team), GRID)
-        return self.code("points" if self.team == 1 else "rows", grid)
+        loops, body, _ = self.outer(self.lanes, self.variant.width)
+        return self.code("points" if self.team == 1 else "rows", loops, body, self.threads // self.team)
 
-    def code(self, form: str, grid: Dim) -> LaunchCode:
-        """Return the launch. Refuse a position that may be outside: a launch cannot report it."""
+    def blocked(self, lane: int | None, vars: Sequence[Var], at: list[Poly]) -> Blocked | None:
+        return super().blocked(lane, vars, at) if self.cuda.rows > 1 and self.has_products() else None
+
+    def row(self, at: list[Poly]) -> None:
+        super().row(at)
+        if self.shared_memory:
+            # the next row is written where this one is read
+            self.emitter.write(self._meet())
+
+    def code(self, form: str, loops: OuterLoops, body: Block, teams: int = 1) -> LaunchCode:
+        """Return the launch of some loops. Refuse a position that may be outside: a launch cannot report it."""
+        self.rows(loops, body)
+        grid = least(above(times(*(above(dim_of(extent), by or 1) for _, extent, by in loops)), teams), GRID)
         if self.emitter.asked:
             raise NotGenerated(Reason.FORM, "a position outside of a tensor at some sizes")
         for placed in self.stage.placed:
             self.written.update(pointer.name for _, pointer in self.memory.stores.get(placed.part.value, ()))
-        pointers = tuple(sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name)))
-        written = frozenset(self.written)
+        pointers, written = tuple(self.sorted_pointers()), frozenset(self.written)
         blocks = 1 if form in {"products", "units"} else max(1, THREADS // self.threads)
         apart = self.spacing(self.lanes, SECTOR) if form in {"points", "rows"} else 1.0
         steps = self._steps() if form == "rows" else None
@@ -244,9 +208,19 @@ class CudaStage(StageWriter):
         shared = tuple(self.shared_memory)
         near = {each.name for each in shared}
         spread = frozenset(value for value, tensor in self.buffers.items() if tensor.pointer not in near)
-        root = self.emitter.root
         return LaunchCode(
-            form, self.threads, blocks, self.team, root, grid, pointers, written, shared, apart, used, spread
+            form,
+            self.threads,
+            blocks,
+            self.team,
+            self.emitter.root,
+            grid,
+            pointers,
+            written,
+            shared,
+            apart,
+            used,
+            spread,
         )
 
     def _meet(self) -> Store:
@@ -256,21 +230,14 @@ class CudaStage(StageWriter):
 
     def inner_lanes(self, var: Var, extent: Poly, element: Callable[[], None]) -> None:
         full, tail, active = self.vectors(var, element, exact=True)
-        self.own.write(self.own.spread_lanes(var, "0", self.own.text(extent), full, tail, active))
+        self.emitter.write(self.emitter.spread_lanes(var, "0", self.emitter.text(extent), full, tail, active))
 
-    def alone(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
-        emitter = self.own
+    def alone(self, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
         if self.team == 1:
-            super().alone(block, vars, extents, element)
+            super().alone(vars, extents, element)
             return
-
-        def innermost() -> None:
-            inner = Block()
-            with emitter.level(inner, vars[-1]), emitter.during(apart=True):
-                element()
-            emitter.write(Loop(vars[-1].name, "k_rank", emitter.text(extents[-1]), self.team, inner))
-
-        self.nest(block, vars[:-1], extents[:-1], innermost)
+        with self.nest(vars[:-1], extents[:-1]), self.emitter.over_team(vars[-1], extents[-1]):
+            element()
 
     def inner_loops(
         self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None

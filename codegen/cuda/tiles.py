@@ -9,18 +9,18 @@ from __future__ import annotations
 from itertools import combinations
 
 from dslc.codegen.cuda.emit import CudaEmitter
-from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
-from dslc.codegen.cuda.text import CudaVariant, Tile, Units
+from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared
+from dslc.codegen.cuda.text import CudaVariant, Tile
 from dslc.codegen.functions import COMPARISONS, c_type, computed, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Store
+from dslc.codegen.nest import Block, Branch, Lanes, Loop, Store
 from dslc.codegen.poly import NotPolynomial, Poly, Ranges, Var, const, known, of, of_scalar, product, replaced
 from dslc.codegen.stages import Stage, sizes, split_up
 from dslc.codegen.values import Env, Val
 from dslc.codegen.vectorize import GroupMemory, dot
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, Table, walk
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, walk
 from dslc.records import record
 
 #: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and
@@ -29,7 +29,6 @@ APART = 4
 UNKNOWN = 1024  #: what an unknown size is taken to be, where one of two loops is chosen
 STEPS = 8  #: steps from which on tiles are worth it
 SIDE = 16  #: results along a side from which on tiles are worth it
-GRID = 1 << 16  #: blocks of a launch, at most
 SHARED = 40 << 10  #: bytes of shared memory that tiles may take
 
 _CONDITIONS = COMPARISONS | {"and", "or", "not"}
@@ -138,58 +137,46 @@ class ProductStage(CudaStage):
 
     form = "products"
 
-    def __init__(
-        self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room, found: Product,
-        tile: Tile | Units,
-    ) -> None:  # fmt: skip
-        super().__init__(stage, memory, names, variant, room)
-        self.found, self.tile = found, self.sides(tile)
+    def __init__(self, stage: Stage, memory: GroupMemory, variant: CudaVariant, room: Room, found: Product) -> None:
+        super().__init__(stage, memory, variant, room)
+        self.found, self.tile = found, self.sides()
         self.part = stage.placed[0].part
-        self.team = self.threads = tile.threads
+        self.team = self.threads = self.tile.threads
         # the lanes of a thread are the results that it has side by side
-        self.emitter = self.own = CudaEmitter(names, self.tile.right, 1)
+        self.emitter = CudaEmitter(room.names, self.tile.right, 1)
         extents = sizes(self.part)
         self.height, self.width = (product(extents[k] for k in side) for side in (found.down, found.right))
         self.batch: dict[Iter, Poly] = {}
 
-    @staticmethod
-    def sides(tile: Tile | Units) -> Tile:
+    def sides(self) -> Tile:
         """The sides of a tile, and what one thread has of it."""
-        assert isinstance(tile, Tile)
-        return tile
+        assert self.cuda.tile is not None
+        return self.cuda.tile
 
     def launch(self) -> LaunchCode:
-        emitter, tile, scope = self.own, self.tile, self.part.scope
-        extents = sizes(self.part)
-        batch = [
-            k
-            for k, extent in enumerate(extents)
-            if extent.number != 1 and k not in {*self.found.down, *self.found.right}
-        ]
+        emitter, found, extents = self.emitter, self.found, sizes(self.part)
+        batch = [k for k, extent in enumerate(extents) if extent.number != 1 and k not in (*found.down, *found.right)]
         vars = [emitter.variable("o", extents[k]) for k in batch]
         below, beside = Var(emitter.name("o")), Var(emitter.name("o"))
-        self.batch = {scope.iters[k]: of(var) for k, var in zip(batch, vars, strict=True)}
+        self.batch = {self.part.scope.iters[k]: of(var) for k, var in zip(batch, vars, strict=True)}
         body = Block()
         with emitter.level(body, *vars, below, beside):
             self.write_tile(below, beside)
-        sides = ((self.height, tile.rows), (self.width, tile.columns))
-        texts = [emitter.text(extents[k]) for k in batch]
-        texts.extend(f"(({emitter.text(side)} + {size - 1}) / {size})" for side, size in sides)
-        emitter.root.statements.append(Rows((*(var.name for var in vars), below.name, beside.name), tuple(texts), body))
-        grid = times(*(dim_of(extents[k]) for k in batch), *(above(dim_of(side), size) for side, size in sides))
-        return self.code(self.form, least(grid, GRID))
+        loops = [(var, extents[k], 0) for k, var in zip(batch, vars, strict=True)]
+        sides = [(below, self.height, self.tile.rows), (beside, self.width, self.tile.columns)]
+        return self.code(self.form, [*loops, *sides], body)
 
     # ---- one tile ------------------------------------------------------------------------------------------------------------
 
     def write_tile(self, below: Var, beside: Var) -> None:
-        emitter, tile, node = self.own, self.tile, self.found.node
+        emitter, tile, node = self.emitter, self.tile, self.found.node
         home = emitter.top
         across = tile.columns // tile.right
         first = (self._let("m", f"{below.name} * {tile.rows}"), self._let("n", f"{beside.name} * {tile.columns}"))
         own = (self._let("y", f"k_rank / {across} * {tile.down}"), self._let("x", f"k_rank % {across} * {tile.right}"))
         down = self._let("m", f"{first[0].name} + {own[0].name}", self.height)
         right = self._let("n", f"{first[1].name} + {own[1].name}", self.width)
-        dtype = emitter.reduced_type(node, self._at(None, 0, None, None), computed(self.part.scope.dtype))
+        dtype = emitter.reduced_type(node, self._at(), computed(self.part.scope.dtype))
         results = [emitter.accumulator(node.kind, dtype, True) for _ in range(tile.down)]
         self._sum(first, own, down, right, dtype, results)
         for k, name in enumerate(results):
@@ -199,8 +186,8 @@ class ProductStage(CudaStage):
         self, first: tuple[Var, Var], own: tuple[Var, Var], down: Var, right: Var, dtype: DType, results: list[str]
     ) -> None:
         """The loop over the steps of the sum, `depth` of them at a time."""
-        emitter, depth, node = self.own, self.tile.depth, self.found.node
-        length = product(emitter.poly(extent, self._at(None, 0, None, None)) for extent in node.extents)
+        emitter, depth, node = self.emitter, self.tile.depth, self.found.node
+        length = product(emitter.poly(extent, self._at()) for extent in node.extents)
         at = emitter.variable("k", length)
         inner = Block()
         with emitter.level(inner, at):
@@ -226,18 +213,14 @@ class ProductStage(CudaStage):
         dtype: DType, results: list[str], length: Poly,
     ) -> None:  # fmt: skip
         """One step of the sum for all results of a thread."""
-        emitter, tile = self.own, self.tile
+        emitter, tile = self.emitter, self.tile
         step = self._let("k", f"{at.name} + {q.name}", length)
         sides = []
         for side, count in ((0, tile.down), (1, tile.right)):
             vectors = []
             for node, memory, kind in tiles[side]:
-                name = emitter.name("t")
-                text = (
-                    f"k_take<{memory.type}, {count}>({memory.name} + {q.name}*{self._stride(side)} + {own[side].name})"
-                )
-                emitter.write(Let(c_type(kind, count), name, text))
-                emitter.bound[name] = emitter.top
+                place = f"{memory.name} + {q.name}*{self._stride(side)} + {own[side].name}"
+                name = emitter.define(c_type(kind, count), "t", f"k_take<{memory.type}, {count}>({place})")
                 vectors.append((node, name, kind))
             sides.append(vectors)
         emitter.lane = right
@@ -256,22 +239,22 @@ class ProductStage(CudaStage):
     def _is(self, node: Scalar, env: Env, value: Val) -> None:
         """Emit an expression at a place, read from shared memory."""
         free = None if env.type_of(node) is not None else value.dtype
-        self.own.remember((node, id(env), free, False), value)
+        self.emitter.remember((node, id(env), free, False), value)
 
     def _result(self, down: Var, k: int, right: Var, value: Val) -> None:
         """One row of a thread's results: what is done with the sum, and where it goes."""
-        emitter, part, width, then = self.own, self.part, self.tile.right, Block()
+        emitter, part, width, then = self.emitter, self.part, self.tile.right, Block()
         lane, active = emitter.variable("n", self.width), emitter.name("n")
         exact = self.width.number is not None and self.width.number % width == 0
 
         def element() -> None:
-            env = self._at(down, k, lane, None)
+            env = self._at(down, k, lane)
             emitter.remember_reduction(self.found.node, env, value.dtype, value)
             self.put(env, emitter.emit_as(part.scope.body, env, computed(part.scope.dtype)))
 
         with emitter.level(then, fence=True):
-            full = self.in_lanes(lane, None, element)
-            tail = None if exact else self.in_lanes(lane, active, element)
+            full = emitter.in_lanes(lane, None, element)
+            tail = None if exact else emitter.in_lanes(lane, active, element)
             stop = f"k_min64({emitter.text(self.width)}, {right.name} + {width})"
             emitter.write(Lanes(lane.name, right.name, stop, width, full, None, width, tail, active))
         emitter.write(Branch(f"{down.name} + {k} < {emitter.text(self.height)}", then, Block()))
@@ -283,7 +266,7 @@ class ProductStage(CudaStage):
 
     def _shared(self, side: int, first: Var, at: Var, length: Poly) -> list[tuple[Scalar, Shared, DType]]:
         """Loads what one side of the tile needs: neighbouring threads load neighbours in memory. What lies outside is not written."""
-        emitter, tile = self.own, self.tile
+        emitter, tile = self.emitter, self.tile
         size, extent = (tile.columns, self.width) if side else (tile.rows, self.height)
         out = []
         for node in self.found.shared[side]:
@@ -299,7 +282,7 @@ class ProductStage(CudaStage):
                 place = self._let("m", f"{first.name} + {p.name}", extent)
                 step = self._let("k", f"{at.name} + {q.name}", length)
                 with emitter.level(then, fence=True):
-                    env = self._at(None, 0, place, step) if side else self._at(place, 0, None, step)
+                    env = self._at(right=place, step=step) if side else self._at(place, step=step)
                     # a condition may be around it that is no part of it
                     emitter.guarded += 1
                     value = emitter.emit_as(node, env, computed(dtype))
@@ -334,9 +317,9 @@ class ProductStage(CudaStage):
 
     def _neighbours(self, node: Scalar, side: int, extent: Poly, length: Poly) -> bool:
         """Return whether elements along the sum are neighbours in memory, not those along the side."""
-        emitter = self.own
+        emitter = self.emitter
         place, step = emitter.variable("probe", extent), emitter.variable("probe", length)
-        env = self._at(None, 0, place, step) if side else self._at(place, 0, None, step)
+        env = self._at(right=place, step=step) if side else self._at(place, step=step)
         # a computed position, as at an edge, is computed in place
         with emitter.level(Block(), place, step, fence=True):
             for each in walk(node):
@@ -349,24 +332,21 @@ class ProductStage(CudaStage):
 
     def _gap(self, address: Poly, var: Var) -> int | None:
         """Distance of the first neighbours along a loop."""
-        rest = replaced(address, {var: const(0)}, self.own.ranges)
-        return (replaced(address, {var: const(1)}, self.own.ranges) - rest).number
+        rest = replaced(address, {var: const(0)}, self.emitter.ranges)
+        return (replaced(address, {var: const(1)}, self.emitter.ranges) - rest).number
 
     # ---- positions -----------------------------------------------------------------------------------------------------------
 
     def _let(self, name: str, text: str, extent: Poly | None = None) -> Var:
         """A position that is computed here."""
-        emitter = self.own
-        var = Var(emitter.name(name))
-        emitter.write(Let("int64_t", var.name, text))
-        emitter.bound[var.name] = emitter.top
+        var = Var(self.emitter.define("int64_t", name, text))
         if extent is not None:
-            emitter.ranges.extents[var] = extent
+            self.emitter.ranges.extents[var] = extent
         return var
 
-    def _at(self, down: Var | None, by: int, right: Var | None, step: Var | None) -> Env:
+    def _at(self, down: Var | None = None, by: int = 0, right: Var | None = None, step: Var | None = None) -> Env:
         """The part at a place of the result, and at a step of the sum; sides that are not given are at their start."""
-        part, ranges, node = self.part, self.own.ranges, self.found.node
+        part, ranges, node = self.part, self.emitter.ranges, self.found.node
         extents = sizes(part)
         iters: dict[Iter, Poly] = {it: const(0) for it in (*part.scope.iters, *node.iters)}
         iters.update(self.batch)
@@ -384,5 +364,5 @@ class ProductStage(CudaStage):
             pointer = self.memory.pointers[arg]
             self.pointers[pointer.name] = pointer
         env = Env(part, iters, {}, tensors)
-        self.own.envs.append(env)
+        self.emitter.envs.append(env)
         return env

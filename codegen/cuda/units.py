@@ -18,7 +18,7 @@ from dslc.codegen.values import Val
 from dslc.codegen.vectorize import GroupMemory
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
-from dslc.ir.scalar import Apply, Read, Scalar, Sym
+from dslc.ir.scalar import Apply, Read, Scalar
 
 #: results of a piece, and the two neighbours of them that a thread has
 _ROWS, _COLUMNS, _BESIDE = 16, 8, 2
@@ -60,26 +60,20 @@ class UnitStage(ProductStage):
 
     form = "units"
 
-    def __init__(
-        self,
-        stage: Stage,
-        memory: GroupMemory,
-        names: dict[Sym, str],
-        variant: CudaVariant,
-        room: Room,
-        found: Product,
-        units: Units,
-    ) -> None:
-        super().__init__(stage, memory, names, variant, room, found, units)
-        self.units = units
-        self.team = self.threads = units.threads
+    def __init__(self, stage: Stage, memory: GroupMemory, variant: CudaVariant, room: Room, found: Product) -> None:
+        super().__init__(stage, memory, variant, room, found)
+        self.team = self.threads = self.units.threads
         kind = self.kept(found.shared[0][0])
-        self.stored, self.apart = store_type(kind), units.depth + APART // kind.bytes
+        self.stored, self.apart = store_type(kind), self.units.depth + APART // kind.bytes
 
-    @staticmethod
-    def sides(tile: Tile | Units) -> Tile:
+    @property
+    def units(self) -> Units:
+        assert self.cuda.units is not None
+        return self.cuda.units
+
+    def sides(self) -> Tile:
         # a thread has two neighbours at a time
-        return Tile(tile.rows, tile.columns, tile.depth, 1, _BESIDE)
+        return Tile(self.units.rows, self.units.columns, self.units.depth, 1, _BESIDE)
 
     def kept(self, node: Scalar) -> DType:
         found = element_type(node, self.part.dtypes)
@@ -98,7 +92,7 @@ class UnitStage(ProductStage):
         return Block([Store("k_store_one", (target, "0.0f"))])
 
     def write_tile(self, below: Var, beside: Var) -> None:
-        emitter, units, node = self.own, self.units, self.found.node
+        emitter, units, node = self.emitter, self.units, self.found.node
         home = emitter.top
         across = units.columns // (_COLUMNS * units.right)
         first = (self._let("m", f"{below.name} * {units.rows}"), self._let("n", f"{beside.name} * {units.columns}"))
@@ -108,7 +102,7 @@ class UnitStage(ProductStage):
         )
         group, place = self._let("y", "k_rank % 32 / 4"), self._let("x", f"k_rank % 4 * {_BESIDE}")
         down = self._let("m", f"{first[0].name} + {warp[0].name} + {group.name}", self.height)
-        dtype = emitter.reduced_type(node, self._at(None, 0, None, None), computed(self.part.scope.dtype))
+        dtype = emitter.reduced_type(node, self._at(), computed(self.part.scope.dtype))
         results = [
             [[emitter.accumulator("sum", dtype, True) for _ in range(2)] for _ in range(units.right)]
             for _ in range(units.down)
@@ -123,8 +117,8 @@ class UnitStage(ProductStage):
 
     def _loop(self, first: tuple[Var, Var], warp: tuple[Var, Var], results: list[list[list[str]]]) -> None:
         """The loop over the steps of the sum, `depth` of them at a time."""
-        emitter, units, node = self.own, self.units, self.found.node
-        length = product(emitter.poly(extent, self._at(None, 0, None, None)) for extent in node.extents)
+        emitter, units, node = self.emitter, self.units, self.found.node
+        length = product(emitter.poly(extent, self._at()) for extent in node.extents)
         at = emitter.variable("k", length)
         inner = Block()
         with emitter.level(inner, at):

@@ -192,10 +192,7 @@ def here() -> Processor:
     )  # fmt: skip
     for name, level in LEVELS.items():
         if level.architecture == architecture and level.needs <= features:
-            base = replace(
-                base, level=name, vector_bytes=level.vector_bytes, registers=level.registers, fma=level.fma, masks=level.masks,
-                half=level.half, gather=level.gather,
-            )  # fmt: skip
+            base = replace(of_level(name), name=base.name, native=True, identity=base.identity)
     return replace(base, fma=base.fma or "fma" in features, half=base.half or "f16c" in features)
 
 

@@ -13,7 +13,7 @@ from dslc.cost.confidence_sequence import Interval, Timing
 from dslc.cost.inputs import Given, tried_inputs
 from dslc.cost.machine import this_machine
 from dslc.cost.process import ModelFile
-from dslc.cost.timing import RACING, raced, runs
+from dslc.cost.timing import LEAST, raced, runs
 from dslc.errors import Diagnostic, DslcError
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
@@ -135,7 +135,7 @@ def bench(
             (each for each in tried if len(tried) > 1 and runs(files, each.feeds[0], machine.threads)), tried[0]
         )
         timings = raced(files, [*names], feeds.feeds[0], machine.threads, clock)
-    return Benched(names, (timings[0], timings[1]), str(machine), tuple(feeds.notes), RACING.least)
+    return Benched(names, (timings[0], timings[1]), str(machine), tuple(feeds.notes), LEAST)
 
 
 def _same_inputs(model: ModelProto, other: ModelProto, first: str, second: str) -> None:

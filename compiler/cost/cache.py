@@ -17,6 +17,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -61,10 +62,10 @@ class CostCache:
         row = self._get("SELECT seconds, sum FROM costs WHERE context = ? AND signature = ?", (context, signature))
         if row is None or row[1] != _sum(context, signature, row[0]):
             return None
-        return float("inf") if row[0] is None else float(row[0])
+        return inf if row[0] is None else float(row[0])
 
     def put_seconds(self, context: str, times: Mapping[str, float]) -> None:
-        kept = [(key, None if value == float("inf") else float(value)) for key, value in times.items()]
+        kept = [(key, None if value == inf else float(value)) for key, value in times.items()]
         rows = [(context, key, value, _sum(context, key, value)) for key, value in kept]
         self._put("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?)", rows)
 

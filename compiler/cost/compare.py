@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -101,7 +102,7 @@ def compare(
     """
     worst = 0.0
     if reference.names != other.names:
-        return Comparison(float("inf"), f"its outputs are {', '.join(other.names)}")
+        return Comparison(inf, f"its outputs are {', '.join(other.names)}")
     for ours, theirs in zip(reference.outputs, other.outputs, strict=True):
         for name, a, b in zip(reference.names, ours, theirs, strict=True):
             error, problem = difference(a, b)
@@ -162,22 +163,22 @@ def difference(a: Any, b: Any) -> tuple[float, str]:
     """
     if isinstance(a, (list, tuple)):
         if not isinstance(b, (list, tuple)) or len(a) != len(b):
-            return float("inf"), "sequences of different lengths"
+            return inf, "sequences of different lengths"
         pairs = [difference(x, y) for x, y in zip(a, b, strict=True)]
         return max((e for e, _ in pairs), default=0.0), next((text for _, text in pairs if text), "")
     if isinstance(a, dict):
         if not isinstance(b, dict) or a.keys() != b.keys():
-            return float("inf"), "maps with different keys"
+            return inf, "maps with different keys"
         return difference([a[key] for key in a], [b[key] for key in a])
     if a is None or b is None:
-        return (0.0, "") if a is b else (float("inf"), "one is absent")
+        return (0.0, "") if a is b else (inf, "one is absent")
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape:
-        return float("inf"), f"shape {list(b.shape)} instead of {list(a.shape)}"
+        return inf, f"shape {list(b.shape)} instead of {list(a.shape)}"
     if a.dtype != b.dtype:
-        return float("inf"), f"type {b.dtype} instead of {a.dtype}"
+        return inf, f"type {b.dtype} instead of {a.dtype}"
     if a.dtype not in TOLERANCES:
-        return (0.0, "") if np.array_equal(a, b) else (float("inf"), f"{_unequal(a, b)} of {a.size} elements differ")
+        return (0.0, "") if np.array_equal(a, b) else (inf, f"{_unequal(a, b)} of {a.size} elements differ")
     return _float_difference(a, b)
 
 
@@ -206,10 +207,10 @@ def _float_difference(a: Any, b: Any) -> tuple[float, str]:
     finite = np.isfinite(x)
     if not finite.all() or not np.isfinite(y).all():
         if not np.array_equal(np.isnan(x), np.isnan(y)):
-            return float("inf"), "NaN at other positions"
+            return inf, "NaN at other positions"
         infinite = ~finite & ~np.isnan(x)
         if not np.array_equal(np.isfinite(y), finite) or not np.array_equal(x[infinite], y[infinite]):
-            return float("inf"), "infinities at other positions"
+            return inf, "infinities at other positions"
         x, y = x[finite], y[finite]
     if x.size == 0:
         return 0.0, ""

@@ -121,13 +121,7 @@ def _least(turns: Turns, bet: Bet, level: float, open_end: bool) -> float:
         return all(capital(wins, turns, bet.chance) >= goal for wins, turns in left)
 
     # fewer are won of a higher threshold
-    first, last = 0, len(values)
-    while first < last:
-        middle = (first + last) // 2
-        if refuted(values[middle]):
-            last = middle
-        else:
-            first = middle + 1
+    first = bisect_left(values, True, key=refuted)
     return values[first] - margin if first < len(values) else -inf
 
 
@@ -252,7 +246,6 @@ class Rounds:
     running: bool = False
     #: intervals as of the last round
     _found: dict[tuple[int, int, float, float], Interval] = field(default_factory=dict)
-    _ended: dict[tuple[int, int], list[list[Turn]]] = field(default_factory=dict)
 
     def begin(self) -> None:
         """New processes."""
@@ -278,16 +271,15 @@ class Rounds:
 
     def turns(self, model: int, base: int = 0) -> list[list[Turn]]:
         """The rounds in which two models ran, as log-ratios: above 0 where the base took longer."""
-        # a generation that ended stays what it is
-        ended = self._ended.setdefault((model, base), [])
-        for rounds in self.generations[len(ended) : len(self.generations) - 1]:
-            ended.append(_turns(rounds, model, base))
-        return [*ended, *(_turns(rounds, model, base) for rounds in self.generations[len(ended) :])]
+        return [
+            [(log(one[base] / one[model]), _first(one, model, base)) for one in rounds if base in one and model in one]
+            for rounds in self.generations
+        ]
 
     def pairs(self, model: int, base: int = 0) -> tuple[TimedPair, ...]:
         """Every round in which two models ran, in their order."""
         return tuple(
-            TimedPair(one[base], one[model], k, next(n for n in one if n in {base, model}) == base)
+            TimedPair(one[base], one[model], k, _first(one, model, base))
             for k, rounds in enumerate(self.generations) for one in rounds if base in one and model in one
         )  # fmt: skip
 
@@ -336,9 +328,6 @@ class Rounds:
         return Timing(median(own), min(own), count, ratio, self.pairs(model) if model else ())
 
 
-def _turns(rounds: Sequence[Mapping[int, float]], model: int, base: int) -> list[Turn]:
-    """The rounds of a generation in which two models ran."""
-    return [
-        (log(one[base] / one[model]), next(k for k in one if k in {base, model}) == base)
-        for one in rounds if base in one and model in one
-    ]  # fmt: skip
+def _first(times: Mapping[int, float], model: int, base: int) -> bool:
+    """Return whether the base ran before a model in a round."""
+    return next(k for k in times if k in {base, model}) == base

@@ -187,15 +187,12 @@ class Evaluation:
         self.graph = graph
         self._nodes = working_nodes(graph.outputs)
         self._position = {node: k for k, node in enumerate(self._nodes)}
-        self._uses: dict[Value, int] = {}
+        self._uses = Counter([*graph.outputs, *(arg for node in self._nodes for arg in node.args)])
         self._users: dict[Value, list[Node]] = {}
         for node in self._nodes:
             for arg in node.args:
-                self._uses[arg] = self._uses.get(arg, 0) + 1
                 if not arg.node.constant:
                     self._users.setdefault(arg, []).append(node)
-        for value in graph.outputs:
-            self._uses[value] = self._uses.get(value, 0) + 1
         self.groups = model.groups(self._nodes, lambda node: node.args, self._uses.__getitem__)
         self._packed = packed(self.groups)
         #: bytes of the weights that are read, once for each kind of reader
@@ -251,7 +248,7 @@ class Evaluation:
 
     def pairs(self) -> list[GroupPair]:
         """Groups that follow each other."""
-        return pairs_of(self.groups, lambda value: self._uses.get(value, 0))
+        return pairs_of(self.groups, self._uses.__getitem__)
 
     def _measured(self, k: int) -> Info:
         """Return the cost of a group of the graph, measured where it is not known."""
@@ -272,12 +269,12 @@ class Evaluation:
         nearby = self._layouts_near(touched)
         if least > 0 and sum(self._model.most(self.groups[k]) for k in gone) + nearby <= least:
             return self.cost, 0.0
-        concerned = sum(self._measured(k).body for k in gone)
-        if least > 0 and sum(self._measured(k).alone for k in gone) + nearby <= least:
+        old = [self._measured(k) for k in gone]
+        concerned = sum(info.body for info in old)
+        if least > 0 and sum(info.alone for info in old) + nearby <= least:
             return self.cost, concerned
         infos = self._model.infos(fresh)
         cost = self._sum - concerned + sum(info.body for info in infos)
-        old = [self._measured(k) for k in gone]
         if any(_in_blocks(info) for info in (*infos, *old)):
             if sorted(map(_layout, infos)) != sorted(map(_layout, old)):
                 # what neighbours do about layouts is part of what the rewrite changes
@@ -344,7 +341,7 @@ class Evaluation:
         inside = [self.groups[self._group_of[n]].nodes.index(n) if n in self._group_of else -1 for n in nodes.values()]
         place = {node: site for site, node in nodes.items()}
         wiring = tuple(tuple(place.get(arg.node, -1) for arg in node.args) for node in nodes.values())
-        uses = tuple(tuple(self._uses.get(value, 0) for value in node.values) for node in nodes.values())
+        uses = tuple(tuple(self._uses[value] for value in node.values) for node in nodes.values())
         around = self._model.lowerings.near(
             nodes.values(), lambda node: node.args, lambda value: self._users.get(value, ())
         )
@@ -367,16 +364,15 @@ class _Change:
     def __init__(self, state: Evaluation, subst: dict[Value, Value]) -> None:
         self._state = state
         self._subst = subst
-        self._delta: dict[Value, int] = {}
+        self._delta = Counter[Value]()
         self.added: dict[Node, None] = {}
         #: what may run as one with what changed, known as soon as `touched` is
         self.moved: Collection[Node] = ()
         self._broken: Collection[int] = ()
         self.removed: set[Node] = set()
         for old, value in subst.items():
-            count = state._uses.get(old, 0)
-            self._count(old, -count)
-            self._count(value, count)
+            self._delta[old] -= state._uses[old]
+            self._delta[value] += state._uses[old]
         self._add()
         self._remove()
 
@@ -390,10 +386,7 @@ class _Change:
         return self._subst.get(value, value)
 
     def uses(self, value: Value) -> int:
-        return self._state._uses.get(value, 0) + self._delta.get(value, 0)
-
-    def _count(self, value: Value, by: int) -> None:
-        self._delta[value] = self._delta.get(value, 0) + by
+        return self._state._uses[value] + self._delta[value]
 
     def _add(self) -> None:
         stack = [value.node for value in self._subst.values()]
@@ -403,7 +396,7 @@ class _Change:
                 continue
             self.added[node] = None
             for arg in node.args:
-                self._count(arg, 1)
+                self._delta[arg] += 1
                 stack.append(arg.node)
 
     def _remove(self) -> None:
@@ -414,7 +407,7 @@ class _Change:
             if not present or isinstance(node, Input) or any(self.uses(value) > 0 for value in node.values):
                 continue
             for arg in self.args(node):
-                self._count(arg, -1)
+                self._delta[arg] -= 1
                 stack.append(arg.node)
             if node in self.added:
                 del self.added[node]

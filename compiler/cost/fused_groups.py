@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -205,11 +206,8 @@ def _flood(
 
 def _closed(piece: Sequence[Node], args_of: Arguments, uses: Callable[[Value], int]) -> bool:
     """Return whether nothing but the last node's results is used outside."""
-    within: dict[Value, int] = {}
-    for node in piece:
-        for arg in args_of(node):
-            within[arg] = within.get(arg, 0) + 1
-    return all(uses(value) == within.get(value, 0) for node in piece[:-1] for value in node.values)
+    within = Counter(arg for node in piece for arg in args_of(node))
+    return all(uses(value) == within[value] for node in piece[:-1] for value in node.values)
 
 
 class _Region:
@@ -219,7 +217,6 @@ class _Region:
         #: the node that each of the region's own stands for, and where that stands
         self._origin: dict[Node, Node] = {}
         self.place = {node: k for k, node in enumerate(nodes)}
-        self._args_of = args_of
         new: dict[Value, Value] = {}
         read: set[Value] = set()
         for node in nodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from dslc.cost.fused_groups import Arguments, Lowered
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value
@@ -106,6 +107,7 @@ ARITHMETIC = 5e10  #: operations a second
 LAUNCH = 2e-6  #: seconds of a node
 
 
+@dataclass
 class GuessedWork:
     """Seconds by operations and bytes at the speed of an everyday processor.
 
@@ -115,21 +117,20 @@ class GuessedWork:
         bytes_of: the size of a tensor.
     """
 
-    def __init__(
-        self, flops: Callable[[Call], float | None], number: Callable[[Call], int], bytes_of: Callable[[Value], int]
-    ) -> None:
-        self._flops, self._number, self._bytes_of = flops, number, bytes_of
-        self._known: dict[int, float] = {}
+    flops: Callable[[Call], float | None]
+    number: Callable[[Call], int]
+    bytes_of: Callable[[Value], int]
+    _known: dict[int, float] = field(default_factory=dict)
 
     def of(self, group: Group) -> float:
         total = self._passed(group)
         for place, (node, args) in enumerate(zip(group.nodes, group.args, strict=True)):
             if place >= group.fused:
-                total += LAUNCH + sum(map(self._bytes_of, (*args, *node.values))) / MEMORY
+                total += LAUNCH + sum(map(self.bytes_of, (*args, *node.values))) / MEMORY
             if isinstance(node, Call):
-                local = self._number(node)
+                local = self.number(node)
                 if local not in self._known:
-                    self._known[local] = self._flops(node) or 0.0
+                    self._known[local] = self.flops(node) or 0.0
                 total += self._known[local] / ARITHMETIC
         return total
 
@@ -138,4 +139,4 @@ class GuessedWork:
         nodes = group.nodes[: group.fused]
         inside = {value for node in nodes for value in node.values}
         read = [arg for args in group.args[: group.fused] for arg in args if arg not in inside]
-        return LAUNCH + sum(map(self._bytes_of, (*read, *nodes[-1].values))) / MEMORY
+        return LAUNCH + sum(map(self.bytes_of, (*read, *nodes[-1].values))) / MEMORY

@@ -135,32 +135,32 @@ def _add(total: hashlib._Hash, value: Any) -> None:
 def _check(feeds: Mapping[str, Any], model: Any, path: str) -> None:
     from dslc.onnx.inputs import sequences, wanted_inputs
 
-    findings = []
+    findings: list[Diagnostic] = []
+
+    def say(words: str) -> None:
+        findings.append(Diagnostic("E0810", words, path=path))
+
     wanted, listed = wanted_inputs(model), sequences(model)
     for name, (dtype, shape) in wanted.items():
         if name not in feeds:
-            findings.append(Diagnostic("E0810", f"the input `{name}` is missing", path=path))
+            say(f"the input `{name}` is missing")
             continue
         array = feeds[name]
         if (name in listed) != isinstance(array, list):
             what = "a sequence: a list, or `name.0`, `name.1`, ... of a file" if name in listed else "no sequence"
-            findings.append(Diagnostic("E0810", f"the input `{name}` is {what}", path=path))
+            say(f"the input `{name}` is {what}")
         elif (
             name in listed
             and (wrong := next((one.dtype for one in array if one.dtype != listed[name]), None)) is not None
         ):
-            findings.append(
-                Diagnostic("E0810", f"the input `{name}` has tensors of type {wrong}, not {listed[name]}", path=path)
-            )
+            say(f"the input `{name}` has tensors of type {wrong}, not {listed[name]}")
         elif dtype is not None and array.dtype != dtype:
-            findings.append(Diagnostic("E0810", f"the input `{name}` has type {array.dtype}, not {dtype}", path=path))
+            say(f"the input `{name}` has type {array.dtype}, not {dtype}")
         elif shape is not None and not _fits(array.shape, shape):
             text = ", ".join("?" if size is None else str(size) for size in shape)
-            findings.append(
-                Diagnostic("E0810", f"the input `{name}` has shape {list(array.shape)}, not [{text}]", path=path)
-            )
+            say(f"the input `{name}` has shape {list(array.shape)}, not [{text}]")
     for name in feeds.keys() - wanted.keys():
-        findings.append(Diagnostic("E0810", f"the model has no input `{name}`", path=path))
+        say(f"the model has no input `{name}`")
     if findings:
         raise DslcError(findings)
 

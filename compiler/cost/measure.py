@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -30,7 +31,7 @@ METHOD = "sessions"
 
 
 #: makes a model; None: ONNX cannot say it
-Like = Callable[[], "bytes | None"]
+Make = Callable[[], "bytes | None"]
 
 
 @record
@@ -45,13 +46,17 @@ class Sample:
     """
 
     text: str
-    build: Callable[[], bytes | None]
+    build: Make
     copies: int = 1
     weights: tuple[str, ...] = ()
     library: str = ""
-    like: Like | None = None
+    like: Make | None = None
     layout: bool = True
     hopeless: float = inf
+
+
+#: of a model that is measured as it is
+_PLAIN = Sample("", lambda: None)
 
 
 @record
@@ -104,16 +109,11 @@ class Measurer:
         self._until, self._during = until, during
         level = "" if target.isa == NATIVE else f"; kernels for {target.isa}"
         self._context = f"{target.device}; threads={target.threads}; {target.runtime}; {METHOD}{level}"
-        self._worker = Worker(target.threads, until)
-        self._overhead: float | None = None
-
-    @property
-    def worker(self) -> Worker:
-        """The process in which it measures, for whoever has something to run between two measurements."""
-        return self._worker
+        #: the process in which it measures, for whoever has something to run between two measurements
+        self.worker = Worker(target.threads, until)
 
     def close(self) -> None:
-        self._worker.close()
+        self.worker.close()
 
     def measured(self, sample: Sample, turn: str = "") -> Measured:
         """The time of a sample, from the cache or measured and kept.
@@ -163,51 +163,43 @@ class Measurer:
 
     def _known(self, key: str) -> Measured | None:
         """Look a group up in the cache."""
-        seconds = self.cache.seconds(self._context, key)
-        return (
-            None if seconds is None else Measured.of(seconds, self.cache.seconds(self._context, f"{key}:layout") or 0.0)
-        )
+        seconds, layout = (self.cache.seconds(self._context, key + part) for part in ("", ":layout"))
+        return None if seconds is None else Measured.of(seconds, layout or 0.0)
 
     def _measure(self, model: bytes, sample: Sample, layout: bool) -> Measured:
-        copies, like = sample.copies, sample.like
+        self.count += 1
         try:
             overhead = self.overhead
-            hopeless = copies * sample.hopeless
-            answer = self._ask(
-                model, sample.weights, copies, layout, sample.library, (like and like()) or b"", hopeless
-            )
+            answer = self._ask(model, sample, layout)
         except WorkerFailed as failed:
-            self.count += 1
             if failed.late and not self._until.over and sample.hopeless < inf:
                 return Measured(PROCESS_HOPELESS * sample.hopeless)
             if failed.late:
                 raise TimeUp from None
             return Measured(inf)
-        self.count += 1
         entering, leaving, blocked = answer["layout"]
-        return Measured(max(LEAST, (answer["seconds"] - overhead) / copies), tuple(entering), leaving, blocked)
+        return Measured(max(LEAST, (answer["seconds"] - overhead) / sample.copies), tuple(entering), leaving, blocked)
 
-    def _ask(
-        self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = "",
-        like: bytes = b"", hopeless: float = inf,
-    ) -> dict[str, Any]:  # fmt: skip
+    def _ask(self, model: bytes, sample: Sample, layout: bool = False) -> dict[str, Any]:
+        """Answer of the process about the model of a sample."""
         left = self._until.left()
         if left <= 0:
             raise TimeUp
         longest = min(LONGEST if layout else AGAIN, max(SHORTEST, left / PART))
+        like, hopeless = (sample.like and sample.like()) or b"", sample.copies * sample.hopeless
         with self._during():
-            return self._worker.measure(model, longest, weights, copies, layout, library, like, hopeless)
+            return self.worker.measure(
+                model, longest, sample.weights, sample.copies, layout, sample.library, like, hopeless
+            )
 
-    @property
+    @cached_property
     def overhead(self) -> float:
         """Seconds of a run without any node: part of every model's time, and of no operator's.
 
         Two chains of nodes that compute next to nothing say what a run takes before its first node. Raises WorkerFailed where
         ONNX Runtime runs nothing at all.
         """
-        if self._overhead is None:
-            self._overhead = self.run_alone()
-        return self._overhead
+        return self.run_alone()
 
     def run_alone(self, turn: str = "") -> float:
         """`overhead` as it is measured at another turn."""
@@ -217,7 +209,7 @@ class Measurer:
         known = self.cache.seconds(self._context, key)
         if known is None:
             try:
-                few, many = (float(self._ask(empty_model(nodes))["seconds"]) for nodes in (1, 1 + CHAIN))
+                few, many = (float(self._ask(empty_model(n), _PLAIN)["seconds"]) for n in (1, 1 + CHAIN))
             except WorkerFailed as failed:
                 if failed.late:
                     raise TimeUp from None
@@ -233,7 +225,7 @@ class Unmeasured(Measurer):
     def __init__(self, target: Machine) -> None:
         self.target, self.count = target, 0
         # it is never started
-        self._worker = Worker(target.threads)
+        self.worker = Worker(target.threads)
 
     def verdict(self, words: str) -> dict[str, Any] | None:
         return None

@@ -212,7 +212,6 @@ class CostModel:
         self._together, self.overhead = found.together, found.overhead
         if self.start is not None:
             self.start.forget()
-        if self.start is not None:
             self.start.evaluation.refresh()
         return found.cut
 
@@ -356,14 +355,12 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
     texts = sorted(model.samples.text(model.samples.small(group)) for group in groups.values())
     texts += sorted(model.samples.text(_small(model, pair)) for pair in pairs.values())
     occasion = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-    runs: list[float] = []
-    infos: dict[Key, list[Info]] = {key: [] for key in groups}
-    more: dict[Hashable, list[float]] = {key: [] for key in pairs}
+    rounds: list[tuple[float, dict[Key, Info], dict[Hashable, float]]] = []
     turns = [f"{occasion}:{k}" for k in range(TURNS if len(groups) + len(pairs) <= FEW else TURNS_OF_MANY)]
     # one graph is compared with nothing yet: what was measured of it before is as good
     cut = False
-    for turn in turns if len(graphs) > 1 else ["", *turns[: TURNS_OF_MANY - 1]]:
-        try:
+    try:
+        for turn in turns if len(graphs) > 1 else ["", *turns[: TURNS_OF_MANY - 1]]:
             run = model.measurer.run_alone(turn)
             now = {key: model.measure(group, turn) for key, group in groups.items()}
             passing: dict[Hashable, float] = {}
@@ -371,36 +368,24 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
                 parts = pair.sum(now[model.keys.of(pair.first)], now[model.keys.of(pair.then)])
                 seconds = model.timer.alone(_small(model, pair), turn)[0].seconds
                 passing[name] = max(seconds - parts, -SAVED * parts) if seconds < inf else 0.0
-        except TimeUp:
-            # a round that is not complete compares nothing
-            cut = True
-            break
-        runs.append(run)
-        for key, info in now.items():
-            infos[key].append(info)
-        for name, more_or_less in passing.items():
-            more[name].append(more_or_less)
-    if not runs:
+            rounds.append((run, now, passing))
+    except TimeUp:
+        # a round that is not complete compares nothing
+        cut = True
+    if not rounds:
         return Confirmed({}, {}, 0.0, True)
     return Confirmed(
-        _bounded(model, groups, {key: medians(found) for key, found in infos.items()}),
-        {name: median(values) for name, values in more.items()},
-        median(runs),
+        _bounded(model, groups, {key: medians([now[key] for _, now, _ in rounds]) for key in groups}),
+        {name: median([passing[name] for _, _, passing in rounds]) for name in pairs},
+        median([run for run, _, _ in rounds]),
         cut,
     )
 
 
 def _differing(model: CostModel, states: Sequence[Evaluation]) -> dict[Key, Group]:
     """The groups that can be run, without those that all graphs have equally often where the rest is the original's own time."""
-    groups: dict[Key, Group] = {}
-    counts: list[Counter[Key]] = []
-    for state in states:
-        count: Counter[Key] = Counter()
-        for group in state.groups:
-            key = model.keys.of(group)
-            groups[key] = group
-            count[key] += 1
-        counts.append(count)
+    groups = {model.keys.of(group): group for state in states for group in state.groups}
+    counts = [Counter(map(model.keys.of, state.groups)) for state in states]
     if model.start is not None:
         groups = {key: group for key, group in groups.items() if len({count[key] for count in counts}) > 1}
     return {key: group for key, group in groups.items() if model.infos([group])[0].body < inf}
@@ -408,26 +393,18 @@ def _differing(model: CostModel, states: Sequence[Evaluation]) -> dict[Key, Grou
 
 def _deciding(model: CostModel, pairs: Sequence[Sequence[GroupPair]]) -> dict[Hashable, GroupPair]:
     """The pairs that the graphs do not have in common. Of one graph, none."""
-    known: dict[Hashable, GroupPair] = {}
-    counts: list[Counter[Hashable]] = []
-    for own in pairs:
-        count: Counter[Hashable] = Counter()
-        for pair in own:
-            if not (model.is_view(pair.first) or model.is_view(pair.then)):
-                name = model.keys.pair(pair)
-                known[name] = pair
-                count[name] += 1
-        counts.append(count)
+    looked = [[one for one in own if not (model.is_view(one.first) or model.is_view(one.then))] for own in pairs]
+    known = {model.keys.pair(pair): pair for own in looked for pair in own}
+    counts = [Counter(map(model.keys.pair, own)) for own in looked]
     weights: dict[Hashable, float] = {}
-    for name in dict.fromkeys(name for count in counts for name in count):
-        pair = known[name]
+    for name, pair in known.items():
         passed = sum(model.samples.bytes_of(value) for value in pair.first.nodes[-1].values)
         if passed > PASSED and len({count[name] for count in counts}) > 1:
             parts = pair.sum(*model.infos([pair.first, pair.then]))
             if parts < inf and passed > PASSING_SHARE * parts * PASSING:
                 weights[name] = parts
-    counts = [Counter({name: number for name, number in count.items() if name in weights}) for count in counts]
-    return {name: known[name] for name in deciding(counts, weights.__getitem__)}
+    heavy = [{name: number for name, number in count.items() if name in weights} for count in counts]
+    return {name: known[name] for name in deciding(heavy, weights.__getitem__)}
 
 
 def _small(model: CostModel, pair: GroupPair) -> Small:

@@ -177,9 +177,10 @@ class Worker:
         """
         if file.kernels and not library:
             prepared(file.model, processor=self._processor)
-        request = {"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain}
-        answer = self.ask({**request, "library": library, "kernels": file.kernels, "profile": profile})
-        names: list[str] = answer["outputs"]
+        names: list[str] = self.ask({
+            "do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain, "library": library,
+            "kernels": file.kernels, "profile": profile,
+        })["outputs"]  # fmt: skip
         return names
 
     def measure(
@@ -202,8 +203,10 @@ class Worker:
         It takes about `seconds` at most, kernels that are built for the model not counted; raises WorkerFailed.
         """
         prepared(model, processor=self._processor)
-        request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
-        request |= {"hopeless": hopeless, "layout": layout, "threads": self.threads, "library": library, "like": like}
+        request = {
+            "do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds, "hopeless": hopeless,
+            "layout": layout, "threads": self.threads, "library": library, "like": like,
+        }  # fmt: skip
         return self.ask(request, LOADING + HOPELESS * hopeless)
 
     def start(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 from types import MappingProxyType
 from typing import Any
 
 from dslc.cost.evaluation import Prices
-from dslc.cost.fused_groups import Lowered, Lowerings
+from dslc.cost.fused_groups import Lowered
 from dslc.cost.groups import Group, working_nodes
 from dslc.cost.kinds import flops
 from dslc.cost.layout import Info, Port, Reorder, port_of, reorders
@@ -16,7 +17,7 @@ from dslc.cost.machine import this_machine
 from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.measure import Unmeasured
 from dslc.cost.model import CostModel
-from dslc.cost.targets import Computed, ModelPlan, OwnKernels, Sheet, lowerings_on
+from dslc.cost.targets import ModelPlan, Sheet, Target
 from dslc.errors import error
 from dslc.ir.graph import Call, Constant, Graph, Input, Node, Opaque, Value, topological
 from dslc.onnx.context import Imported
@@ -43,26 +44,20 @@ class Priced:
         return sum(price.seconds for price in self.prices)
 
 
+@record
 class PriceTable:
     """Prices on one target, measured when first asked for, each by itself; infinite for what the target cannot run.
 
     Opaque nodes have none: they are the same in whatever is compared.
     """
 
-    def __init__(self, costs: CostModel) -> None:
-        self._costs = costs
-
-    def price(self, node: Node) -> float:
-        """Seconds of a node by itself, from plain layout to plain."""
-        return self._costs.cost(node)
+    costs: CostModel
 
     def lowered(self, outputs: Sequence[Value]) -> list[Lowered]:
         """The nodes below some values as what is run, producers first: the lowerings that take most, and single nodes."""
         nodes = [node for node in working_nodes(outputs) if node.args and not isinstance(node, Opaque)]
-        uses: dict[Value, int] = {}
-        for value in [*outputs, *(arg for node in working_nodes(outputs) for arg in node.args)]:
-            uses[value] = uses.get(value, 0) + 1
-        pieces = self._costs.lowerings.fused(nodes, lambda node: node.args, lambda value: uses.get(value, 0))
+        uses = Counter([*outputs, *(arg for node in working_nodes(outputs) for arg in node.args)])
+        pieces = self.costs.lowerings.fused(nodes, lambda node: node.args, uses.__getitem__)
         last = {piece.nodes[-1]: piece for piece in pieces}
         inside = {node for piece in pieces for node in piece.nodes}
         return [last.get(node, Lowered("", (node,))) for node in nodes if node in last or node not in inside]
@@ -71,7 +66,7 @@ class PriceTable:
         """A graph as a list of what is run, with prices."""
         pieces = self.lowered(graph.outputs)
         groups = [Group(piece.nodes, tuple(node.args for node in piece.nodes), len(piece.nodes)) for piece in pieces]
-        infos = self._costs.infos(groups)
+        infos = self.costs.infos(groups)
         ports: list[tuple[Info, Port]] = [(info, port_of(group)) for info, group in zip(infos, groups, strict=True)]
         changes, more = reorders(ports, graph.outputs)
         prices = [
@@ -95,21 +90,11 @@ PROCESSORS: Mapping[str, tuple[float, float]] = MappingProxyType({
 
 
 @record
-class CpuSheet(Computed):
+class CpuSheet(Target):
     """A processor that does so many operations and moves so many bytes a second, and runs ONNX Runtime's own operators."""
 
-    where: str
-    operations: float
-    bytes: float
-    name: str = "cpu_sheet"
-    kernels: OwnKernels = OwnKernels.NONE
-
-    @property
-    def basis(self) -> str:
-        return f"nothing was measured: times are those of {self.operations:.3g} operations and {self.bytes:.3g} bytes a second"
-
-    def lowerings(self, rules: Rules) -> Lowerings:
-        return lowerings_on(("ort", "ort_cpu"), rules)
+    operations: float = 0.0
+    bytes: float = 0.0
 
     def price(self, costs: Prices, group: Group, turn: str = "") -> Info:
         """Price a fused group by a roofline: operands are read and results written once; moving and computing overlap."""
@@ -138,25 +123,11 @@ class CpuSheet(Computed):
         costs = CostModel(
             rules, Unmeasured(self.machine), lambda _inputs, _outputs: b"", imported.context.opset, sizes, target=self
         )
-        return InTurn(PriceTable(costs).priced(imported.graph))
-
-
-@record
-class InTurn:
-    """Steps that a runtime runs, with prices; running the model needs none of it."""
-
-    priced: Priced
-    text: str = ""
-
-    @property
-    def seconds(self) -> float:
-        return self.priced.seconds
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        found = sorted(self.priced.prices, key=lambda price: -price.seconds)
+        priced = PriceTable(costs).priced(imported.graph)
+        found = sorted(priced.prices, key=lambda price: -price.seconds)
         lines = [f"{_words(price.what)}: {price.seconds * 1e6:.4g} us" for price in found[:SHOWN]]
-        return (*lines, f"{len(found)} pieces, one after the other: {self.seconds * 1e6:.4g} us")
+        total = f"{len(found)} pieces, one after the other: {priced.seconds * 1e6:.4g} us"
+        return ModelPlan(priced.seconds, (*lines, total))
 
 
 def _words(what: object) -> str:
@@ -180,7 +151,8 @@ def target(device: str | None = None, threads: int | None = None, _trust: tuple[
         this_machine(threads).threads,
         "nothing measured",
     )
-    return CpuSheet(sheet, name, operations, bytes)
+    basis = f"nothing was measured: times are those of {operations:.3g} operations and {bytes:.3g} bytes a second"
+    return CpuSheet(sheet, "cpu_sheet", name, basis=basis, operations=operations, bytes=bytes)
 
 
 def _numbers(text: str) -> tuple[float, float]:

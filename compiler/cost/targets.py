@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
-from typing import Any, Protocol, cast
+from typing import Any
 
 from dslc.cost.cache import CostCache
 from dslc.cost.evaluation import Prices
@@ -31,20 +31,19 @@ class NoPlan(Exception):
     """A model that a target has no plan for; the words say why."""
 
 
-class ModelPlan(Protocol):
-    """A plan of a whole model on a target, made without running it."""
+@record
+class ModelPlan:
+    """A plan of a whole model on a target, made without running it.
 
-    @property
-    def seconds(self) -> float:
-        """Computed seconds of one run."""
+    Attributes:
+        seconds: computed seconds of one run.
+        told: lines of a report.
+        text: all of it, for the model's metadata; empty where whoever runs the model needs none.
+    """
 
-    @property
-    def text(self) -> str:
-        """All of it, for the model's metadata; empty where whoever runs the model needs none."""
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        """Lines of a report."""
+    seconds: float
+    told: tuple[str, ...]
+    text: str = ""
 
 
 class OwnKernels(Enum):
@@ -55,42 +54,40 @@ class OwnKernels(Enum):
     PLANNED = "it is a function of the model, for which a plan has a kernel"
 
 
-class Target(Protocol):
+@record
+class Target:
     """A device and its runtime.
 
     `dslc.cost.sheet` has the price of each call that a target runs; a node that it cannot run has an infinite price.
+
+    Attributes:
+        machine: that reports name: threads, and the processor that kernels are written for; where times are computed, the threads
+            with which outputs are compared on this machine.
+        name: as in `--on ort_cpu`.
+        where: the device that a report names.
+        kernels: how there are kernels for nodes without an ONNX operator.
+        basis: of what times are computed; empty where they are taken by running.
     """
 
-    @property
-    def name(self) -> str:
-        """As in `--on ort_cpu`."""
+    machine: Machine
+    name: str = ""
+    where: str = "this machine"
+    kernels: OwnKernels = OwnKernels.NONE
+    basis: str = ""
 
     @property
-    def where(self) -> str:
-        """The device that a report names."""
-
-    @property
-    def machine(self) -> Machine:
-        """The machine that reports name: threads, and the processor that kernels are written for."""
+    def measured(self) -> bool:
+        """True where times are taken by running."""
+        return not self.basis
 
     @property
     def fingerprint(self) -> str:
         """Digest of the target's properties that times depend on, beside the program."""
-
-    @property
-    def measured(self) -> bool:
-        """True where times are taken by running; otherwise they are computed, and `basis` says of what."""
-
-    @property
-    def basis(self) -> str:
-        """Explanation of computed times; empty where times are measured."""
-
-    @property
-    def kernels(self) -> OwnKernels:
-        """Generator of kernels for nodes without an ONNX operator."""
+        return str(self.machine)
 
     def lowerings(self, rules: Rules) -> Lowerings:
         """Lowerings of the library of targets, and those of `rules`."""
+        return lowerings_on(("ort", "ort_cpu"), rules)
 
     def measurer(
         self,
@@ -99,9 +96,11 @@ class Target(Protocol):
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> Measurer:
         """Takes times there; see `Measurer`."""
+        return Measurer(self.machine, cache, until, during) if self.measured else Unmeasured(self.machine)
 
     def price(self, costs: Prices, group: Group, turn: str = "") -> Info:
         """Price a group; each `turn` is another measurement, where it is measured."""
+        return costs.timed(group, turn)
 
     def plan(
         self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
@@ -115,6 +114,7 @@ class Target(Protocol):
         Raises:
             NoPlan: there is none.
         """
+        raise NoPlan("whole models are timed here")
 
 
 @record
@@ -125,72 +125,14 @@ class Sheet(Machine):
         return f"{self.device}, {self.runtime}"
 
 
-@record
-class OrtCpu:
-    """ONNX Runtime on the processors of this machine, with kernels that are generated or without."""
-
-    machine: Machine
-    name: str = DEFAULT
-    kernels: OwnKernels = OwnKernels.NONE
-    measured: bool = True
-    where: str = "this machine"
-    basis: str = ""
-
-    @property
-    def fingerprint(self) -> str:
-        return str(self.machine)
-
-    def lowerings(self, rules: Rules) -> Lowerings:
-        return lowerings_on(("ort", "ort_cpu"), rules)
-
-    def measurer(
-        self,
-        cache: CostCache,
-        until: Deadline = FOREVER,
-        during: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> Measurer:
-        return Measurer(self.machine, cache, until, during)
-
-    def price(self, costs: Prices, group: Group, turn: str = "") -> Info:
-        return costs.timed(group, turn)
-
-    def plan(
-        self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
-    ) -> ModelPlan:
-        raise NoPlan("whole models are timed here")
-
-
-@record
-class Computed:
-    """Base of targets with computed times. `machine` has the threads with which outputs are compared on this machine."""
-
-    machine: Machine
-
-    @property
-    def measured(self) -> bool:
-        return False
-
-    @property
-    def fingerprint(self) -> str:
-        return str(self.machine)
-
-    def measurer(
-        self,
-        cache: CostCache,
-        until: Deadline = FOREVER,
-        during: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> Measurer:
-        return Unmeasured(self.machine)
-
-
-def ort_cpu(_device: str | None = None, threads: int | None = None, _trust: tuple[str, ...] = ()) -> OrtCpu:
+def ort_cpu(_device: str | None = None, threads: int | None = None, _trust: tuple[str, ...] = ()) -> Target:
     """ONNX Runtime's own operators on this machine."""
-    return OrtCpu(this_machine(threads))
+    return Target(this_machine(threads), DEFAULT)
 
 
-def with_kernels(_device: str | None = None, threads: int | None = None, _trust: tuple[str, ...] = ()) -> OrtCpu:
+def with_kernels(_device: str | None = None, threads: int | None = None, _trust: tuple[str, ...] = ()) -> Target:
     """ONNX Runtime on this machine, with kernels."""
-    return OrtCpu(this_machine(threads), "cpu", OwnKernels.BUILT)
+    return Target(this_machine(threads), "cpu", kernels=OwnKernels.BUILT)
 
 
 def target_named(
@@ -207,7 +149,8 @@ def target_named(
     entry = TARGETS.get(name)
     if entry is None:
         raise error("E0909", f"there is no target `{name}`", hint="one of " + ", ".join(TARGETS))
-    return cast(Target, entry.make(device, threads, trust))
+    made: Target = entry.make(device, threads, trust)
+    return made
 
 
 def lowerings_on(devices: tuple[str, ...], rules: Rules) -> Lowerings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf, log2
 
 from dslc.cost.layout import Info
@@ -28,12 +29,14 @@ MOST_COPIES = 16  #: copies of such a group that are measured in one model, at m
 OWN_SHARE = 0.1  #: share of a group with its changes of layout that it takes for itself, at least
 
 
+@dataclass
 class GroupTimer:
     """Measures groups. `footprint` is how many bytes of weights the original has."""
 
-    def __init__(self, measurer: Measurer, samples: Samples, build: Build) -> None:
-        self._measurer, self._samples, self._build = measurer, samples, build
-        self.footprint = 0
+    measurer: Measurer
+    samples: Samples
+    build: Build
+    footprint: int = 0
 
     def info(self, small: Small, turn: str = "") -> Info:
         """Return the cost of a group, from the cache or measured; each `turn` is another measurement."""
@@ -42,7 +45,7 @@ class GroupTimer:
 
     def says(self, small: Small) -> bool:
         """Return whether ONNX can say a group at the model's opset."""
-        return self._build((*small.inputs, *small.weights), small.outputs) is not None
+        return self.build((*small.inputs, *small.weights), small.outputs) is not None
 
     def alone(self, small: Small, turn: str) -> tuple[Measured, int]:
         """Time a group as a graph of its own; also the number of copies measured at once."""
@@ -63,17 +66,17 @@ class GroupTimer:
         weights = [f"x{len(small.inputs) + k}" for k in range(len(small.weights))]
 
         def build() -> bytes | None:
-            model = self._build((*small.inputs, *small.weights), small.outputs)
+            model = self.build((*small.inputs, *small.weights), small.outputs)
             if model is None or not blocked:
                 return model
             from dslc.onnx.microbenchmarks import with_blocked
 
             return with_blocked(model, [f"x{k}" for k in blocked])
 
-        text = self._samples.text(small)
+        text = self.samples.text(small)
         text = text if not blocked else f"in blocks: {', '.join(f'x{k}' for k in blocked)}\n{text}"
         text = text if copies == 1 else f"{copies} times\n{text}"
-        return self._measurer.measured(Sample(text, build, copies, tuple(weights)), turn)
+        return self.measurer.measured(Sample(text, build, copies, tuple(weights)), turn)
 
     def _info(self, small: Small, found: Measured, copies: int, turn: str) -> Info:
         """Time a group, its changes of layout set apart."""
@@ -117,4 +120,4 @@ class GroupTimer:
         """Seconds of what no rule speaks of, from one tensor to one of its size."""
         shape = tuple(size for size in type.shape if isinstance(size, int))
         copies = TINY_COPIES if 2 * type.bytes <= TINY else 1
-        return self._measurer.measured(Sample(f"{text}: {type}", lambda: build(shape), copies), turn).seconds
+        return self.measurer.measured(Sample(f"{text}: {type}", lambda: build(shape), copies), turn).seconds

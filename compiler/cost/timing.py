@@ -17,53 +17,26 @@ from dslc.cost.machine import available_memory
 from dslc.cost.process import ModelFile, PrestartedWorkers, Worker, WorkerFailed, on_disk
 from dslc.deadline import Deadline, TimeUp
 from dslc.errors import error
-from dslc.records import record
 
-
-@record
-class Racing:
-    """Parameters of timing models; times in seconds.
-
-    Attributes:
-        base, per_weight: bytes of memory that a session takes: the runtime itself, and so many times its weights, some of them packed.
-        block, sample, most_samples: a block of runs lasts about so long, in samples well above the clock's resolution; fast models
-            have so many of them at most, and slow ones a single run.
-        generation: new processes are started when these ran as long as starting them took, but no longer than this,
-        shortest: and no shorter, where processes were started ahead,
-        rounds: unless a model seems to be so far ahead or behind that so many rounds of a generation tell it.
-        worth: a generation is begun where time for such a part of the last one is left.
-        least: gains below this share are not worth more time.
-        matters: of two models that are both faster the better one is looked for as long as it may gain such a share,
-        choice: with this probability of a wrong choice, which is no claim.
-        behind: a model that is so many times slower than the best one leaves the race.
-        precise: a ratio is known where the ends of its interval are no more than so many times apart.
-        noise: a model that may not be slower is none as long as its ratio is above this.
-        hopeless, patient: a model whose first runs take so many times the original's is stopped in them, but where these are short not
-            before so many seconds: on a busy machine a run may be disturbed by far more.
-        first: what is asked for by itself may take so many seconds longer, for the first of it.
-    """
-
-    base: int = 150 << 20
-    per_weight: float = 2.0
-    block: float = 0.03
-    sample: float = 1e-4
-    most_samples: int = 50
-    generation: float = 2.0
-    shortest: float = 0.4
-    rounds: int = 10
-    worth: float = 0.7
-    least: float = 0.01
-    matters: float = 0.02
-    choice: float = 0.2
-    behind: float = 1.1
-    precise: float = 1.05
-    noise: float = 0.97
-    hopeless: float = 10.0
-    patient: float = 2.0
-    first: float = 30.0
-
-
-RACING = Racing()
+BASE = 150 << 20  #: bytes of memory that a session takes: the runtime itself,
+PER_WEIGHT = 2.0  #: and so many times its weights, some of them packed
+BLOCK = 0.03  #: seconds that a block of runs lasts about
+SAMPLE = 1e-4  #: seconds of a sample: well above the clock's resolution
+MOST_SAMPLES = 50  #: samples of fast models in a block, at most; slow ones have a single run
+GENERATION = 2.0  #: seconds; new processes are started when these ran as long as starting took, but no longer,
+SHORTEST = 0.4  #: seconds; and no shorter, where processes were started ahead,
+ROUNDS = 10  #: unless a model seems to be so far ahead or behind that so many rounds of a generation tell it
+WORTH = 0.7  #: a generation is begun where time for such a part of the last one is left
+LEAST = 0.01  #: gains below this share are not worth more time
+MATTERS = 0.02  #: of two models that are both faster the better one is looked for as long as it may gain such a share,
+CHOICE = 0.2  #: with this probability of a wrong choice, which is no claim
+BEHIND = 1.1  #: a model that is so many times slower than the best one leaves the race
+PRECISE = 1.05  #: a ratio is known where the ends of its interval are no more than so many times apart
+NOISE = 0.97  #: a model that may not be slower is none as long as its ratio is above this
+HOPELESS = 10.0  #: a model whose first runs take so many times the original's is stopped in them,
+#: seconds; but where these are short not before so many: on a busy machine a run may be disturbed by far more
+PATIENT = 2.0
+FIRST = 30.0  #: seconds longer that what is asked for by itself may take, for the first of it
 
 
 class Goal(Enum):
@@ -81,7 +54,7 @@ class MemoryShort(Exception):
 
 def check_memory(files: Sequence[ModelFile]) -> None:
     """Raises MemoryShort where the models cannot all be loaded at once."""
-    needed = sum(RACING.base + int(RACING.per_weight * file.bytes) for file in files)
+    needed = sum(BASE + int(PER_WEIGHT * file.bytes) for file in files)
     free = available_memory()
     if needed > free:
         raise MemoryShort(f"running it takes about {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are free")
@@ -105,7 +78,6 @@ class InterleavedBenchmark:
     threads: int
     clock: Clock = field(default_factory=Clock)
     goal: Goal = Goal.FASTER
-    racing: Racing = RACING
     rounds: Rounds = field(default_factory=Rounds)
     #: what models fail with that were left out for it
     failed: dict[int, WorkerFailed] = field(default_factory=dict)
@@ -135,7 +107,7 @@ class InterleavedBenchmark:
         """
         until, generations = Deadline.after(seconds), 0
         while not self.decided(models):
-            if generations and self._last * self.racing.worth > min(until.left(), self.clock.left()):
+            if generations and self._last * WORTH > min(until.left(), self.clock.left()):
                 return False
             start = time.monotonic()
             try:
@@ -160,9 +132,10 @@ class InterleavedBenchmark:
         if self.goal is not Goal.FASTER or not alive:
             return not alive
         best = max(alive, key=self.rounds.ratio)
-        if self.rounds.interval(best).low <= 1:
-            return False
-        return all(self._no_better(k, best) for k in alive if k != best)
+        # of two that are faster the better one is looked for, where that matters
+        return self.rounds.interval(best).low > 1 and all(
+            self.rounds.possible(k, best, CHOICE).high < 1 + MATTERS for k in alive if k != best
+        )
 
     def out(self, model: int, models: Sequence[int] = ()) -> bool:
         """Return whether more rounds would change nothing about a model, beside whatever others there are."""
@@ -172,19 +145,15 @@ class InterleavedBenchmark:
             return False
         found = self.rounds.interval(model)
         if self.goal is Goal.EITHER:
-            return found.low > 1 or found.high < 1 or found.within(self.racing.least)
+            return found.low > 1 or found.high < 1 or found.within(LEAST)
         if self.goal is Goal.RATIO:
-            return found.high < found.low * self.racing.precise
+            return found.high < found.low * PRECISE
         if self.goal is Goal.NO_SLOWER:
-            return found.high < 1 or self.rounds.possible(model, 0, self.racing.choice).low > self.racing.noise
-        if found.high < 1 + self.racing.least:
+            return found.high < 1 or self.rounds.possible(model, 0, CHOICE).low > NOISE
+        if found.high < 1 + LEAST:
             return True
         best = max(models, key=self.rounds.ratio, default=model)
-        return best != model and self.rounds.possible(model, best, self.rounds.test.level, self.racing.behind).high < 1
-
-    def _no_better(self, model: int, best: int) -> bool:
-        """Return whether a model is no better than the best one by a share that matters."""
-        return self.rounds.possible(model, best, self.racing.choice).high < 1 + self.racing.matters
+        return best != model and self.rounds.possible(model, best, self.rounds.test.level, BEHIND).high < 1
 
     # ---- generations -----------------------------------------------------------------------------------------------
 
@@ -213,24 +182,24 @@ class InterleavedBenchmark:
                     self._left_out(k, each, once[0])
                 elif k:
                     once[k] = self._hopeful(each, once[k], once[0])
-                    if once[k] > self.racing.hopeless * once[0]:
+                    if once[k] > HOPELESS * once[0]:
                         self._stop(k, once[k], once[0])
             if all(k in self.failed for k in models):
                 raise self.failed[models[0]]
-            inner = {k: max(1, ceil(self.racing.sample / max(seconds, 1e-7))) for k, seconds in once.items()}
+            inner = {k: max(1, ceil(SAMPLE / max(seconds, 1e-7))) for k, seconds in once.items()}
             if not self._calls:
                 sample = once[0] * inner[0]
-                self._calls = max(1, min(self.racing.most_samples, round(self.racing.block / sample)))
+                self._calls = max(1, min(MOST_SAMPLES, round(BLOCK / sample)))
             self.rounds.begin()
             load = time.monotonic() - began
-            ends = time.monotonic() + min(max(load, self.racing.shortest), self.racing.generation)
+            ends = time.monotonic() + min(max(load, SHORTEST), GENERATION)
             while active := [k for k in models if not self.out(k, models)]:
                 turn = [0, *active]
                 chance.shuffle(turn)
                 times = {}
                 for k in turn:
                     try:
-                        times[k] = every[k].timed(self._calls, inner[k], once[k] < self.racing.block)
+                        times[k] = every[k].timed(self._calls, inner[k], once[k] < BLOCK)
                     except WorkerFailed as problem:
                         every[k].ended = problem
                         self._left_out(k, every[k], once[0])
@@ -244,21 +213,21 @@ class InterleavedBenchmark:
     def _hopeful(self, process: _Process, once: float, original: float) -> float:
         """Seconds of a run, the least of several where they seem to be hopelessly many."""
         began = time.monotonic()
-        while once > self.racing.hopeless * original and time.monotonic() - began + once < self.racing.patient:
+        while once > HOPELESS * original and time.monotonic() - began + once < PATIENT:
             once = min(once, *process.timed(1, 1, False))
         return once
 
     def _both_orders(self, active: Sequence[int]) -> bool:
         """Return whether each model ran before the original and after it in this generation, or there were enough rounds for that."""
         own = self.rounds.generations[-1]
-        return len(own) >= self.racing.rounds // 2 or all(
+        return len(own) >= ROUNDS // 2 or all(
             len({next(k for k in one if k in {0, model}) for one in own if model in one}) == 2 for model in active
         )
 
     def _soon(self, active: Sequence[int]) -> bool:
         """Return whether a few more rounds with these processes may decide it."""
         found = [self.rounds.lately(k) for k in active]
-        return any(abs(ratio) > log(self.racing.behind) and count < self.racing.rounds for ratio, count in found)
+        return any(abs(ratio) > log(BEHIND) and count < ROUNDS for ratio, count in found)
 
     def _stop(self, model: int, seconds: float, original: float) -> None:
         """A model is not looked at again: its first runs say enough."""
@@ -271,7 +240,7 @@ class InterleavedBenchmark:
         if model == 0 or (process.ended.late and self.clock.left() <= 0):
             raise process.ended
         if process.ended.late:
-            self._stop(model, self.racing.hopeless * original, original)
+            self._stop(model, HOPELESS * original, original)
         else:
             self.failed[model] = process.ended
 
@@ -324,7 +293,7 @@ def _started(race: InterleavedBenchmark, order: Sequence[int]) -> Iterator[dict[
         every: dict[int, _Process] = {}
 
         def slowest() -> float:
-            return max(race.racing.patient, race.racing.hopeless * max(race._took, every[0].took))
+            return max(PATIENT, HOPELESS * max(race._took, every[0].took))
 
         for k in order:
             worker = stack.enter_context(Worker(race.threads, race.clock.until(), stored[k].runner, race.spares))
@@ -373,7 +342,7 @@ def runs(models: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int) ->
     """Return whether every model runs on some inputs, within half a minute each."""
     try:
         for model in models:
-            with Worker(threads, Deadline.after(RACING.first)) as worker:
+            with Worker(threads, Deadline.after(FIRST)) as worker:
                 worker.load(model)
                 worker.ask({"do": "bind", "feeds": dict(feeds)})
     except WorkerFailed:
@@ -387,7 +356,6 @@ def raced(
     feeds: Mapping[str, Any],
     threads: int,
     clock: Clock,
-    goal: Goal = Goal.EITHER,
 ) -> list[Timing]:
     """As `race` for what is left of a clock, or until every model ran once; failures are diagnostics.
 
@@ -396,15 +364,15 @@ def raced(
     """
     seconds = clock.left()
     try:
-        return race(models, feeds, threads, seconds, clock=Clock(seconds + RACING.first), goal=goal)
+        return race(models, feeds, threads, seconds, clock=Clock(seconds + FIRST), goal=Goal.EITHER)
     except MemoryShort as problem:
         raise error("E0905", str(problem), path=", ".join(names)) from None
     except TimeUp:
-        text = f"the models did not run once within {seconds + RACING.first:.0f} s"
+        text = f"the models did not run once within {seconds + FIRST:.0f} s"
         raise error("E0811", text, hint="--budget gives more time") from None
     except WorkerFailed as problem:
         for model, name in zip(models, names, strict=True):
-            with Worker(threads, Deadline.after(RACING.first)) as worker:
+            with Worker(threads, Deadline.after(FIRST)) as worker:
                 try:
                     worker.load(model)
                     worker.ask({"do": "run", "feeds": dict(feeds)})

@@ -7,17 +7,19 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dslc.analysis.counts import known_flops
-from dslc.codegen.cuda.choose import Hardware, seconds
+from dslc.codegen.cuda.choose import Hardware, least, seconds
 from dslc.codegen.cuda.compiled import available, compile
 from dslc.codegen.cuda.custom import custom_cuda
+from dslc.codegen.cuda.generate import generate, variants
 from dslc.codegen.cuda.nvrtc import NotCompiled
 from dslc.codegen.cuda.shim import Stopped, build
-from dslc.codegen.cuda.text import CudaText
+from dslc.codegen.cuda.text import CudaText, at
 from dslc.codegen.custom import Filling
 from dslc.codegen.host.compiler import NotBuilt
+from dslc.codegen.text import NotGenerated
 from dslc.cost.compare import Reference, compare
 from dslc.cost.targets import LIBRARY
 from dslc.cuda.devices import MEMORY as DEVICES_MEMORY
@@ -34,10 +36,6 @@ from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, load, rules_cache
-
-if TYPE_CHECKING:
-    from dslc.codegen.cuda.choose import Hardware
-
 
 #: how many times as long as by its bytes and operations a kernel may take, before there is something to look for
 NEAR = 1.5
@@ -58,10 +56,6 @@ def texts(rules: Rules, device: Device | None = None, templates: CudaTemplates |
 
 def taken(rules: Rules, device: Device | None, templates: CudaTemplates | None) -> Callable[[Graph], TakenTemplate]:
     """As `texts`, with seconds on the device, and the lowering whose template a text is of."""
-    from dslc.codegen.cuda.choose import seconds
-    from dslc.codegen.cuda.generate import generate, variants
-    from dslc.codegen.text import NotGenerated
-
     place = device.name if device else "any"
     of = "" if templates is None else f" and templates of {', '.join(('dslc', *templates.trust))}"
     known: dict[Graph, TakenTemplate] = rules_cache(rules, f"cuda texts for {place}{of}")
@@ -72,18 +66,16 @@ def taken(rules: Rules, device: Device | None, templates: CudaTemplates | None) 
         return known[program]
 
     def best(program: Graph) -> TakenTemplate:
-        generated, problem = None, None
-        own = hardware(device, program) if device is not None else None
+        if device is None:
+            return TakenTemplate(generate(rules, program), 0.0)
+        own, problem = hardware(device, program), None
         try:
-            generated = generate(rules, program, None if own is None else variants(rules, program, own)[0])
+            text = generate(rules, program, variants(rules, program, own)[0])
+            found: TakenTemplate | None = TakenTemplate(text, seconds(text, own))
         except NotGenerated as reason:
-            problem = reason
-        if own is None:
-            found = None if generated is None else TakenTemplate(generated, 0.0)
-        elif templates is None:
-            found = None if generated is None else TakenTemplate(generated, seconds(generated, own))
-        else:
-            found = templates.best(program, generated, own)
+            found, problem = None, reason
+        if templates is not None:
+            found = templates.best(program, found, own)
         if found is None:
             assert problem is not None
             raise problem
@@ -99,8 +91,6 @@ def hardware(device: Device, program: Graph) -> Hardware:
 
 def hardware_of(device: Device, types: Iterable[TensorType]) -> Hardware:
     """The same for tensors of some types: half precision is computed in single."""
-    from dslc.codegen.cuda.choose import Hardware
-
     wide = any(type.dtype is DType.F64 for type in types)
     plain, units = device.plain[DType.F64 if wide else DType.F32], device.tensor[DType.F16]
     return Hardware(
@@ -116,9 +106,6 @@ def hardware_of(device: Device, types: Iterable[TensorType]) -> Hardware:
 
 def generable(rules: Rules, device: Device | None = None, templates: CudaTemplates | None = None) -> Generable:
     """Return whether there is a kernel for a group, the memory that it wants beside its tensors, and its seconds; by `texts`."""
-    from dslc.codegen.cuda.text import at
-    from dslc.codegen.text import NotGenerated
-
     find = taken(rules, device, templates)
 
     def wants(program: Graph) -> Wants | None:
@@ -138,9 +125,6 @@ def priced(rules: Rules, device: Device, templates: CudaTemplates | None = None)
     Other variants are looked for where the usual one is a product, or takes much longer than its bytes and operations
     do.
     """
-    from dslc.codegen.cuda.choose import least, seconds
-    from dslc.codegen.text import NotGenerated
-
     usual, best = texts(rules), generable(rules, device, templates)
 
     def wants(program: Graph) -> Wants | None:
@@ -196,28 +180,24 @@ class CudaTemplates(TemplatesOn[CudaText]):
         flops = None if known else known_flops(tuple(expand(self.rules, filling.program.outputs)))
         return custom_cuda(filling, round(flops or 0))
 
-    def best(self, program: Graph, other: CudaText | None, hardware: Hardware) -> TakenTemplate | None:
+    def best(self, program: Graph, least: TakenTemplate | None, hardware: Hardware) -> TakenTemplate | None:
         """Choose the kernel of a program: the template's cheapest by the roofline where it is right, else a generated one."""
         before, self.notes = self.notes, []
         try:
-            return self._best(program, other, hardware)
+            for one in self.texts(program):
+                took = seconds(one.text, hardware)
+                if least is not None and took >= least.seconds:
+                    if not one.own:
+                        self.slower(one.lowering, took, least.seconds)
+                    continue
+                problem = "" if one.own else self.problem(program, one)
+                if problem:
+                    self.left_out(one.lowering, problem)
+                else:
+                    least = TakenTemplate(one.text, took, one.lowering)
+            return least
         finally:
             self.said[program], self.notes = tuple(self.notes), before
-
-    def _best(self, program: Graph, other: CudaText | None, hardware: Hardware) -> TakenTemplate | None:
-        least = None if other is None else TakenTemplate(other, seconds(other, hardware))
-        for one in self.texts(program):
-            took = seconds(one.text, hardware)
-            if least is not None and took >= least.seconds:
-                if not one.own:
-                    self.slower(one.lowering, took, least.seconds)
-                continue
-            problem = "" if one.own else self.problem(program, one)
-            if problem:
-                self.left_out(one.lowering, problem)
-            else:
-                least = TakenTemplate(one.text, took, one.lowering)
-        return least
 
     def problem(self, program: Graph, one: Written[CudaText]) -> str:
         """Reason why a template's kernel is not used for a program; empty where none was found."""

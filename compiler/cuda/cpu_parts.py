@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -126,10 +127,15 @@ def on_the_cpu(rules: Rules, around: Neighbours, device: Device, profiles: Profi
     return _Parts(rules, around, device, profiles).found()
 
 
+@dataclass(eq=False)
 class _Parts:
-    def __init__(self, rules: Rules, around: Neighbours, device: Device, profiles: Profiles) -> None:
-        self.rules, self.around, self.device, self.profiles = rules, around, device, profiles
-        self.parts: list[frozenset[Node]] = [frozenset({node}) for node in around.nodes if isinstance(node, Opaque)]
+    rules: Rules
+    around: Neighbours
+    device: Device
+    profiles: Profiles
+
+    def __post_init__(self) -> None:
+        self.parts = [frozenset[Node]({node}) for node in self.around.nodes if isinstance(node, Opaque)]
         self.owner: dict[Node, frozenset[Node]] = {node: part for part in self.parts for node in part}
 
     def found(self) -> list[NodeGroup]:
@@ -145,17 +151,15 @@ class _Parts:
         if len(part) > MOST:
             return False
         for node in self._near(part):
-            other = self.owner.get(node)
-            between: frozenset[Node] = frozenset()
-            if other is None and not all(value.known for value in node.values):
+            none, alone = frozenset[Node](), frozenset({node})
+            if node in self.owner:
+                choices = [(self.owner[node], none)]
+            elif all(value.known for value in node.values):
+                beyond = [far for far in self._near(alone) if far not in part and far in self.owner]
+                choices = [*((self.owner[far], alone) for far in beyond), (none, alone)]
+            else:
                 continue
-            if other is None:
-                beyond = [far for far in self._near({node}) if far not in part and far in self.owner]
-                for far in beyond:
-                    if self._taken(part, self.owner[far], frozenset({node})):
-                        return True
-                between = frozenset({node})
-            if self._taken(part, other or frozenset(), between):
+            if any(self._taken(part, other, between) for other, between in choices):
                 return True
         return False
 

@@ -9,7 +9,7 @@ import ctypes
 import re
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 
 from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor, first_line
 from dslc.cuda.vendors import Vendors
+from dslc.records import record
 
 #: CU_STREAM_CAPTURE_MODE_RELAXED: other threads may do as they like meanwhile
 _RELAXED = 2
@@ -102,16 +103,13 @@ def launcher() -> Launcher:
         CudaFailure: NO_LAUNCHER where neither is installed, NO_DEVICE where none finds a device.
     """
     makers: tuple[Callable[[], Launcher], ...] = (PyCuda, CudaCore)
-    failed: list[CudaFailure] = []
+    found = CudaFailure(Reason.NO_LAUNCHER, "pip install dslc[cuda] or dslc[pycuda]")
     for make in makers:
         try:
             return make()
         except CudaFailure as problem:
-            failed.append(problem)
-    for one in failed:
-        if one.reason is not Reason.NO_LAUNCHER:
-            raise one
-    raise CudaFailure(Reason.NO_LAUNCHER, "pip install dslc[cuda] or dslc[pycuda]")
+            found = problem if found.reason is Reason.NO_LAUNCHER is not problem.reason else found
+    raise found
 
 
 def reason_of(problem: BaseException, tried: Reason) -> Reason:
@@ -143,13 +141,15 @@ def _compiled(code: Code, capability: tuple[int, int]) -> bytes:
 _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], int, list[int], list[int]]
 
 
+@record
 class LoadedModule:
     """A kernel on a device, whatever launches it: a kernel's launches, with its tensors and its sizes as arguments."""
 
-    def __init__(self, code: Code, functions: dict[str, Any], module: Any = None) -> None:
-        self.code, self.functions, self.module = code, functions, module
+    code: Code
+    functions: Mapping[str, Any]
+    module: Any = None
 
-    def launches(self, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int]) -> list[_Launch]:
+    def launches(self, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int]) -> Iterator[_Launch]:
         """Launches in order."""
         from dslc.codegen.cuda.text import PointerPlace, at
 
@@ -158,18 +158,13 @@ class LoadedModule:
         if sizes is None:
             raise CudaFailure(Reason.LAUNCH, "other sizes than it was made for", self.code.name, self.code.rule)
         ins, outs = ([one.pointer for one in tensors] for tensors in (reads, writes))
-        places = {PointerPlace.INPUT: ins, PointerPlace.OUTPUT: outs, PointerPlace.SCRATCH: list(scratch)}
-        found = []
+        places = {PointerPlace.INPUT: ins, PointerPlace.OUTPUT: outs, PointerPlace.SCRATCH: scratch}
+        numbers = [sizes[one] for one in text.sizes]
         for launch in text.launches:
             grid = tuple(at(size, sizes) for size in launch.grid)
-            if 0 in grid:
-                continue
-            pointers = [places[one.place][one.number] for one in launch.pointers]
-            numbers = [sizes[one] for one in text.sizes]
-            found.append(
-                (self.functions[launch.symbol], grid, launch.block, at(launch.shared, sizes), pointers, numbers)
-            )
-        return found
+            if 0 not in grid:
+                pointers = [places[one.place][one.number] for one in launch.pointers]
+                yield self.functions[launch.symbol], grid, launch.block, at(launch.shared, sizes), pointers, numbers
 
 
 class _OnDevice:
@@ -180,6 +175,8 @@ class _OnDevice:
     interprets = False
     #: what the binding calls freeing a block, waiting for a stream, and a function of a module
     name = freeing = waiting = getting = ""
+    #: compute capability
+    capability: tuple[int, int] = (0, 0)
 
     def __init__(self) -> None:
         self._streams: list[Any] = []
@@ -187,9 +184,12 @@ class _OnDevice:
         self._threads = {get_ident()}
         self.vendors = Vendors()
 
-        """Makes the device the one of this thread."""
-
-    def _current(self) -> None: ...
+    #: makes the device the one of this thread, makes a stream, copies, reads a binary, and launches
+    _current: Callable[[], None]
+    _new_stream: Callable[[], Any]
+    _copied: Callable[[int, Any, bool], None]
+    _read: Callable[[bytes], Any]
+    _launch: Callable[..., None]
 
     def _did(self, act: Callable[[], Any], reason: Reason = Reason.LAUNCH) -> Any:
         try:
@@ -206,12 +206,6 @@ class _OnDevice:
         while len(self._streams) <= number:
             self._streams.append(self._new_stream())
         return self._streams[number]
-
-    def _new_stream(self) -> Any: ...
-
-    def _copied(self, pointer: int, array: Any, into: bool) -> None: ...
-
-    def _read(self, binary: bytes) -> Any: ...
 
     def free(self, pointer: int) -> None:
         self.synchronize()
@@ -234,13 +228,17 @@ class _OnDevice:
         binary = _compiled(code, self.capability)
         try:
             module = self._did(lambda: self._read(binary), Reason.LOAD)
-            symbols = {launch.symbol for launch in code.text.launches}
-            function = getattr(module, self.getting)
-            return LoadedModule(
-                code, {name: self._did(partial(function, name), Reason.LOAD) for name in symbols}, module
-            )
+            function, symbols = getattr(module, self.getting), {launch.symbol for launch in code.text.launches}
+            functions = {name: self._did(partial(function, name), Reason.LOAD) for name in symbols}
+            return LoadedModule(code, functions, module)
         except CudaFailure as problem:
             raise problem.of(code.name, code.rule) from None
+
+    def kernel(
+        self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int
+    ) -> None:
+        for launch in loaded.launches(reads, writes, scratch):
+            self._did(partial(self._launch, self._stream(stream), *launch))
 
     def call(self, invoked: Invoked, stream: int) -> None:
         self._did(lambda: self.vendors.call(invoked, int(self._stream(stream).handle)))
@@ -253,9 +251,6 @@ class _OnDevice:
         for pointer in list(self._blocks):
             self.free(pointer)
         self.vendors.close()
-
-    #: compute capability
-    capability: tuple[int, int] = (0, 0)
 
 
 class CudaCore(_OnDevice):
@@ -309,14 +304,11 @@ class CudaCore(_OnDevice):
         self._blocks[int(block.handle)] = block
         return int(block.handle)
 
-    def kernel(
-        self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int
-    ) -> None:
-        for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
-            config = self._did(partial(self._core.LaunchConfig, grid=grid, block=block, shmem_size=shared))
-            # it takes whole numbers as addresses, and numbers of numpy as what their type says
-            arguments = [*map(int, pointers), *map(np.int64, sizes)]
-            self._did(partial(self._core.launch, self._stream(stream), config, function, *arguments))
+    def _launch(self, stream: Any, function: Any, grid: Any, block: Any, shared: int, *arguments: Any) -> None:
+        config = self._core.LaunchConfig(grid=grid, block=block, shmem_size=shared)
+        pointers, sizes = arguments
+        # it takes whole numbers as addresses, and numbers of numpy as what their type says
+        self._core.launch(stream, config, function, *map(int, pointers), *map(np.int64, sizes))
 
     def record(self, stream: int) -> Any:
         return self._did(lambda: self._stream(stream).record())
@@ -390,12 +382,10 @@ class PyCuda(_OnDevice):
         self._blocks[int(block)] = block
         return int(block)
 
-    def kernel(
-        self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int
-    ) -> None:
-        for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
-            arguments = [*map(np.uint64, pointers), *map(np.int64, sizes)]
-            self._did(partial(function, *arguments, grid=grid, block=block, shared=shared, stream=self._stream(stream)))
+    def _launch(self, stream: Any, function: Any, grid: Any, block: Any, shared: int, *arguments: Any) -> None:
+        pointers, sizes = arguments
+        given = (*map(np.uint64, pointers), *map(np.int64, sizes))
+        function(*given, grid=grid, block=block, shared=shared, stream=stream)
 
     def record(self, stream: int) -> Any:
         def recorded() -> Any:

@@ -56,13 +56,10 @@ def summed_of(scope: Scope, views: Sequence[StridedView], result: StridedView) -
     if min(extents.values(), default=1) < 1:
         return None
     written: dict[Iter, int] = {}
-    at = 0
-    for axis, count in enumerate(scope.iterator_counts):
-        step = result.strides[axis]
-        for it in reversed(scope.iters[at : at + count]):
+    for step, dimension in zip(result.strides, scope.dimensions, strict=True):
+        for it in reversed([scope.iters[k] for k in dimension]):
             written[it] = step
             step *= extents[it]
-        at += count
     single: dict[Iter, Scalar] = {it: num(0) for it, extent in extents.items() if extent == 1}
     outer = TOTAL if outer is None else form_of(substitute(outer, single))
     several = {it: extent for it, extent in extents.items() if extent > 1}

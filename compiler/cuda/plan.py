@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 from dslc.cuda.arguments import Argument
@@ -128,16 +128,6 @@ class Plan:
     def _unpriced(self) -> Plan:
         return replace(self, steps=tuple(replace(step, seconds=0.0) for step in self.steps))
 
-    def before(self) -> tuple[frozenset[int], ...]:
-        """For each step those that are done when it begins."""
-        found: list[frozenset[int]] = []
-        last: dict[int, int] = {}
-        for k, step in enumerate(self.steps):
-            near = [*step.waits, *([last[step.stream]] if step.stream in last else [])]
-            found.append(frozenset(near).union(*(found[one] for one in near)))
-            last[step.stream] = k
-        return tuple(found)
-
 
 # ---- as text --------------------------------------------------------------------------------------------------------
 
@@ -225,50 +215,45 @@ def _argument(value: Argument) -> Any:
 
 
 def _plan(found: Any) -> Plan:
-    top = _dict(found, "plan")
-    if top.get("version") != VERSION:
-        raise BadPlan(Unfit.VERSION, str(top.get("version"))[:20])
+    if not isinstance(found, dict):
+        raise BadPlan(Unfit.FIELD, "plan")
+    if found.get("version") != VERSION:
+        raise BadPlan(Unfit.VERSION, str(found.get("version"))[:20])
     inputs, outputs = (
-        tuple((_str(one, 0), _a_view(_get(one, 1))) for one in _list(top, key)) for key in ("inputs", "outputs")
+        tuple((_str(one, 0), _a_view(_get(one, 1, list))) for one in _list(found, key)) for key in ("inputs", "outputs")
     )
     return Plan(
-        _str(top, "device"), inputs, outputs, tuple(map(_buffer, _list(top, "buffers"))),
-        tuple(map(_one_step, _list(top, "steps"))),
-        tuple((_str(one, 0), _str(one, 1)) for one in _list(top, "kernels")), _int(top, "shared"), _int(top, "streams"),
+        _str(found, "device"), inputs, outputs, tuple(map(_buffer, _list(found, "buffers"))),
+        tuple(map(_one_step, _list(found, "steps"))),
+        tuple((_str(one, 0), _str(one, 1)) for one in _list(found, "kernels")), _int(found, "shared"), _int(found, "streams"),
     )  # fmt: skip
 
 
-def _dict(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise BadPlan(Unfit.FIELD, where)
+def _get(of: Any, key: str | int, *kinds: type) -> Any:
+    """A field of one of some types; whoever wrote the text may have written anything."""
+    try:
+        value = of[key]
+    except (KeyError, IndexError, TypeError):
+        raise BadPlan(Unfit.FIELD, str(key)) from None
+    if type(value) not in kinds:
+        raise BadPlan(Unfit.FIELD, str(key))
     return value
 
 
-def _get(of: Any, key: str | int) -> Any:
-    try:
-        return of[key]
-    except (KeyError, IndexError, TypeError):
-        raise BadPlan(Unfit.FIELD, str(key)) from None
-
-
 def _list(of: Any, key: str | int) -> list[Any]:
-    value = _get(of, key)
-    if not isinstance(value, list) or len(value) > MANY:
+    value: list[Any] = _get(of, key, list)
+    if len(value) > MANY:
         raise BadPlan(Unfit.FIELD, str(key))
     return value
 
 
 def _str(of: Any, key: str | int) -> str:
-    value = _get(of, key)
-    if not isinstance(value, str):
-        raise BadPlan(Unfit.FIELD, str(key))
+    value: str = _get(of, key, str)
     return value
 
 
 def _int(of: Any, key: str | int, least: int = 0) -> int:
-    value = _get(of, key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise BadPlan(Unfit.FIELD, str(key))
+    value: int = _get(of, key, int)
     if not least <= value <= LARGEST:
         raise BadPlan(Unfit.RANGE, str(key))
     return value
@@ -298,14 +283,14 @@ def _buffer(value: Any) -> Buffer:
 
 
 def _one_step(value: Any) -> PlanStep:
-    seconds = _get(_dict(value, "step"), "seconds")
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < 1e9:
+    seconds = _get(value, "seconds", int, float)
+    if not 0 <= seconds < 1e9:
         raise BadPlan(Unfit.FIELD, "seconds")
     rule, when = _str(value, "rule"), (float(seconds), _int(value, "stream"), _ints(value, "waits"))
     if "call" in value:
         arguments, names = tuple(map(_one_argument, _list(value, "arguments"))), _list(value, "written")
         written = tuple(_str(names, k) for k in range(len(names)))
-        workspace = () if _get(value, "workspace") is None else (_int(value, "workspace"),)
+        workspace = () if _get(value, "workspace", int, type(None)) is None else (_int(value, "workspace"),)
         return CallStep.of(rule, _str(value, "call"), arguments, written, workspace, *when)
     reads, writes = (tuple(map(_a_view, _list(value, key))) for key in ("reads", "writes"))
     if "host" in value:
@@ -314,16 +299,15 @@ def _one_step(value: Any) -> PlanStep:
 
 
 def _one_argument(value: Any) -> tuple[str, Argument]:
-    name, kind, given = _str(value, 0), _str(value, 1), _get(value, 2)
+    name, kind = _str(value, 0), _str(value, 1)
     reads: dict[str, Callable[[], Argument]] = {
-        "view": lambda: _a_view(given), "tuple": lambda: _ints(value, 2, -LARGEST),
-        "int": lambda: _int(value, 2, -LARGEST), "str": lambda: _str(value, 2),
+        "view": lambda: _a_view(_list(value, 2)), "tuple": lambda: _ints(value, 2, -LARGEST),
+        "int": lambda: _int(value, 2, -LARGEST), "str": lambda: _str(value, 2), "float": lambda: float(_get(value, 2, float)),
     }  # fmt: skip
-    if kind == "float" and isinstance(given, float) and isfinite(given):
-        return name, given
-    if kind not in reads:
+    given = reads[kind]() if kind in reads else inf
+    if isinstance(given, float) and not isfinite(given):
         raise BadPlan(Unfit.FIELD, "argument")
-    return name, reads[kind]()
+    return name, given
 
 
 def _checked(plan: Plan) -> None:

@@ -139,33 +139,37 @@ def planned(
             raise NotPlanned(WhyUnplanned.SIZES)
     if not graph.outputs:
         raise NotPlanned(WhyUnplanned.EMPTY)
-    return _Planner(rules, graph, device, tuple(names), tuple(outputs), generable, hosted, written).run()
+    names = names or [f"x{k}" for k in range(len(graph.inputs))]
+    outputs = outputs or [f"y{k}" for k in range(len(graph.outputs))]
+    return _Planner(rules, graph, device, names, outputs, generable, hosted, written).run()
 
 
+@dataclass(eq=False)
 class _Planner:
-    def __init__(
-        self, rules: Rules, graph: Graph, device: Device, names: tuple[str, ...], outputs: tuple[str, ...], generable: Generable,
-        hosted: Hosted | None, written: Places,
-    ) -> None:  # fmt: skip
-        self.rules, self.graph, self.device, self.generable, self.hosted = rules, graph, device, generable, hosted
-        self.written = written
+    rules: Rules
+    graph: Graph
+    device: Device
+    names: Sequence[str]
+    outputs: Sequence[str]
+    generable: Generable
+    hosted: Hosted | None
+    written: Places
+
+    def __post_init__(self) -> None:
         self.tried: list[Graph] = []
         self.hosts: dict[str, bytes] = {}
-        self.names = names or tuple(f"x{k}" for k in range(len(graph.inputs)))
-        self.outputs = outputs or tuple(f"y{k}" for k in range(len(graph.outputs)))
-        self.profiles = Profiles(rules, {})
-        self.calls = Calls(rules, device)
+        self.profiles = Profiles(self.rules)
+        self.calls = Calls(self.rules, self.device)
         self.buffers: list[Buffer] = []
         self.where: dict[Value, StridedView] = {}
         self.drafts: list[PlanStep] = []
         #: what parts on the CPU compute, of what, by the numbers of their steps
         self.parts: dict[int, tuple[tuple[Value, ...], tuple[Value, ...]]] = {}
-        self.programs: dict[str, Graph] = {}
         self.names_of: dict[Graph, str] = {}
         self.kernels: dict[str, str] = {}
         self.weights: dict[str, tuple[Value, StridedView]] = {}
         self.known: dict[Graph, Wants | None] = {}
-        self.around = Neighbours(graph)
+        self.around = Neighbours(self.graph)
 
     # ---- what runs as one ---------------------------------------------------------------------------------------------
 
@@ -183,7 +187,8 @@ class _Planner:
         self._settle({view.buffer for _, view in ends})
         inputs = tuple((name, self.where[value]) for name, value in zip(self.names, self.graph.inputs, strict=True))
         plan = assembled(self.device.name, self.drafts, self.buffers, inputs, ends, tuple(sorted(self.kernels.items())))
-        return Planned(plan, self.programs, self.weights, self.hosts, tuple(self.tried))
+        programs = {name: program for program, name in self.names_of.items()}
+        return Planned(plan, programs, self.weights, self.hosts, tuple(self.tried))
 
     # ---- one node after the other -------------------------------------------------------------------------------------
 
@@ -243,10 +248,8 @@ class _Planner:
                 (name, replaced(v, buffer=buffers[v.buffer]) if isinstance(v, StridedView) else v)
                 for name, v in arguments
             )
-            scratch: tuple[int, ...] = ()
-            if function is not None and function.workspace:
-                self.buffers.append(Buffer(BufferPlace.SHARED, function.workspace))
-                scratch = (len(self.buffers) - 1,)
+            wanted = function.workspace if function is not None else 0
+            scratch = (self._scratch(wanted),) if wanted else ()
             seconds = taken.seconds / (1 + len(one.moves))
             self.drafts.append(CallStep.of(rule, one.function, own, written, scratch, seconds))
 
@@ -334,9 +337,7 @@ class _Planner:
 
     def _over_plain(self, kernel: Kernel) -> Kernel:
         """A kernel over arguments in row-major order: those that are views are computed in it from what they look at."""
-        new: dict[Value, Value] = {}
-        for arg in kernel.args:
-            new[arg] = self._to_plain(arg)
+        new = {arg: self._to_plain(arg) for arg in kernel.args}
         if all(new[arg] is arg for arg in kernel.args):
             return kernel
         outputs = replace(
@@ -369,31 +370,26 @@ class _Planner:
             if value in seen:
                 continue
             seen.add(value)
-            if value.constant:
-                if number_of(value) is None:
-                    holes[value] = input_value(f"h{len(holes)}", value.type)
-            elif value in self.where and self.where[value].plain:
+            there = number_of(value) is None if value.constant else value in self.where and self.where[value].plain
+            if there:
                 holes[value] = input_value(f"h{len(holes)}", value.type)
-            else:
+            elif not value.constant:
                 stack.extend(reversed(value.node.args))
-        return _kernel_of(replace(outputs, holes), holes)
+        node = kernel_value(Graph(tuple(holes.values()), replace(outputs, holes)), tuple(holes))[0].node
+        assert isinstance(node, Kernel)
+        return node
 
     def _emit(self, kernel: Kernel, wants: Wants) -> list[StridedView]:
         reads = tuple(self._operand(arg) for arg in kernel.args)
         outs = [self._new(value.type, BufferPlace.SHARED) for value in kernel.values]
-        held = []
-        for size in wants.scratch:
-            self.buffers.append(Buffer(BufferPlace.SHARED, size))
-            held.append(len(self.buffers) - 1)
+        held = tuple(map(self._scratch, wants.scratch))
         name = self._named(kernel.group)
         seconds = wants.seconds
         if seconds is None:
             work = estimate(kernel, self.profiles)
             seconds = self.device.kernel(work.operations, work.bytes, outs[0].dtype, max(1, work.rounds))
         by = f", by the template of {wants.lowering}" if wants.lowering else ""
-        self.drafts.append(
-            KernelStep(f"kernel: {_words(kernel.group)}{by}", name, reads, tuple(outs), tuple(held), seconds)
-        )
+        self.drafts.append(KernelStep(f"kernel: {_words(kernel.group)}{by}", name, reads, tuple(outs), held, seconds))
         return outs
 
     def _named(self, program: Graph) -> str:
@@ -401,10 +397,10 @@ class _Planner:
             known: dict[Graph, str] = rules_cache(self.rules, "definitions of kernels")
             text = known.get(program) or known.setdefault(program, definition_of(self.rules, _NAMELESS, program))
             name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:12]
-            while name in self.programs:
+            while name in self.kernels:
                 # the language cannot say all of either
                 name += "_"
-            self.programs[name], self.names_of[program] = program, name
+            self.names_of[program] = name
             self.kernels[name] = text.replace(f"operator {_NAMELESS}(", f"operator {name}(", 1)
         return self.names_of[program]
 
@@ -442,15 +438,14 @@ class _Planner:
         self.weights[name] = (value, made)
         return made
 
+    def _scratch(self, bytes: int) -> int:
+        """The number of a new buffer that steps share."""
+        self.buffers.append(Buffer(BufferPlace.SHARED, bytes))
+        return len(self.buffers) - 1
+
     def _new(self, type: TensorType, place: BufferPlace, name: str = "") -> StridedView:
         self.buffers.append(Buffer(place, type.bytes, name))
         return plain(len(self.buffers) - 1, type.dtype, type.sizes)
-
-
-def _kernel_of(outputs: tuple[Value, ...], holes: Mapping[Value, Value]) -> Kernel:
-    node = kernel_value(Graph(tuple(holes.values()), outputs), tuple(holes))[0].node
-    assert isinstance(node, Kernel)
-    return node
 
 
 def _above(outputs: tuple[Value, ...], inputs: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -182,22 +182,17 @@ class Runner:
     def _start(self) -> None:
         """All steps; from the second run on as one recorded graph, where the launcher can."""
         self._runs += 1
-        if self._recorded is not None:
-            self.launcher.replay(self._recorded)
-            return
+        self._ran = False
         # the libraries have chosen their algorithms and made their memory in the first run: nothing may be made while it is recorded
         if self._record and self._runs == 2:
             self._recorded = self._graph()
-            if self._recorded is not None:
-                self.launcher.replay(self._recorded)
-                return
-            if self._ran:
-                return
-        self._steps(self._runs == 1 and self.launcher.delayed)
+        if self._recorded is not None:
+            self.launcher.replay(self._recorded)
+        elif not self._ran:
+            self._steps(self._runs == 1 and self.launcher.delayed)
 
     def _graph(self) -> Any | None:
         """All steps as a graph; None where nothing is recorded (`_ran`: because everything was run)."""
-        self._ran = False
         others = range(1, self.plan.streams)
         try:
             self.launcher.begin()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Any
 
@@ -12,7 +12,7 @@ from dslc.cost.groups import Group
 from dslc.cost.layout import Info
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import LEAST as MEASURE_LEAST
-from dslc.cost.targets import Computed, OwnKernels, Sheet, lowerings_on
+from dslc.cost.targets import ModelPlan, OwnKernels, Sheet, Target, lowerings_on
 from dslc.cuda.code import generable, priced, templates_of
 from dslc.cuda.costs import plan_model
 from dslc.cuda.cpu_parts import hosted
@@ -34,22 +34,11 @@ SHOWN = 24  #: steps of a plan
 
 
 @record
-class Cuda(Computed):
-    """A device of which there is a data sheet."""
+class Cuda(Target):
+    """A device of which there is a data sheet. `trust`: libraries whose templates may run as code."""
 
-    device: Device
-    #: libraries whose templates may run as code
+    device: Device = device_named(DEFAULT)
     trust: tuple[str, ...] = ()
-    name: str = "cuda"
-    kernels: OwnKernels = OwnKernels.PLANNED
-
-    @property
-    def where(self) -> str:
-        return self.device.name
-
-    @property
-    def basis(self) -> str:
-        return f"nothing was measured: times are those of a roofline, by the data sheet of the {self.device.name}"
 
     def lowerings(self, rules: Rules) -> Lowerings:
         return lowerings_on((self.name,), rules)
@@ -81,7 +70,7 @@ class Cuda(Computed):
 
     def plan(
         self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
-    ) -> Sheeted:
+    ) -> ModelPlan:
         """A plan for a whole model, at the sizes of some inputs.
 
         Raises:
@@ -91,7 +80,8 @@ class Cuda(Computed):
         able = generable(rules, self.device, own)
         found = plan_model(rules, source, imported, self.device, sizes, feeds, able, own.groups)
         said = (note for program in found.tried for note in own.said.get(program, ()))
-        return Sheeted(found.plan, tuple(dict.fromkeys([*own.notes, *said])))
+        notes = dict.fromkeys([*own.notes, *said])
+        return ModelPlan(found.plan.seconds, (*_told(found.plan), *notes), text_of(found.plan))
 
 
 def _pointwise(rules: Rules, node: Node) -> bool:
@@ -101,38 +91,16 @@ def _pointwise(rules: Rules, node: Node) -> bool:
     return profile is not None and all(reach is Reach.OWN for reach in profile.reach)
 
 
-@record
-class Sheeted:
-    """A plan, and what a report says of it."""
-
-    plan: Plan
-    #: of templates that are left out
-    notes: tuple[str, ...] = ()
-
-    @property
-    def seconds(self) -> float:
-        return self.plan.seconds
-
-    @property
-    def text(self) -> str:
-        return text_of(self.plan)
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        """Its calls and kernels with the rules that they come from, memory, and seconds."""
-        plan = self.plan
-        lines = []
-        for step in plan.steps[:SHOWN]:
-            kind = "call" if isinstance(step, CallStep) else "CPU" if isinstance(step, HostStep) else "kernel"
-            lines.append(f"{kind} {step.name} ({step.rule}): {step.seconds * 1e6:.4g} us")
-        if len(plan.steps) > SHOWN:
-            lines.append(f"and {len(plan.steps) - SHOWN} more")
-        counts = ((len(plan.steps), "step"), (plan.streams, "stream"))
-        steps, streams = (f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
-        lines.append(
-            f"plan for {plan.device}: {steps} on {streams}, {plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared"
-        )
-        return (*lines, *self.notes)
+def _told(plan: Plan) -> Iterator[str]:
+    """Calls and kernels of a plan with the rules that they come from, memory, and seconds."""
+    for step in plan.steps[:SHOWN]:
+        kind = "call" if isinstance(step, CallStep) else "CPU" if isinstance(step, HostStep) else "kernel"
+        yield f"{kind} {step.name} ({step.rule}): {step.seconds * 1e6:.4g} us"
+    if len(plan.steps) > SHOWN:
+        yield f"and {len(plan.steps) - SHOWN} more"
+    counts = ((len(plan.steps), "step"), (plan.streams, "stream"))
+    steps, streams = (f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
+    yield f"plan for {plan.device}: {steps} on {streams}, {plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared"
 
 
 def target(device: str | None = None, threads: int | None = None, trust: tuple[str, ...] = ()) -> Cuda:
@@ -142,4 +110,6 @@ def target(device: str | None = None, threads: int | None = None, trust: tuple[s
         DslcError: E0909 for a device that no data sheet is known of.
     """
     found = device_named(DEFAULT if device is None else device)
-    return Cuda(Sheet(str(found), this_machine(threads).threads, "by its data sheet, nothing measured"), found, trust)
+    sheet = Sheet(str(found), this_machine(threads).threads, "by its data sheet, nothing measured")
+    basis = f"nothing was measured: times are those of a roofline, by the data sheet of the {found.name}"
+    return Cuda(sheet, "cuda", found.name, OwnKernels.PLANNED, basis, found, trust)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from dslc.analysis.numeric import DataDependent, interval, vector
 from dslc.analysis.poly import NotIntegral, polynomial
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Scope
-from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, as_scalar, num
+from dslc.ir.scalar import Iter, Read, Scalar, apply, as_scalar, num
 from dslc.records import record
 
 CHUNK = 1 << 18  #: positions at once
@@ -55,12 +57,8 @@ class StridedView:
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of elements one after the other; the last axis is the fastest."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
+    steps = accumulate((max(size, 1) for size in reversed(shape[1:])), mul, initial=1)
+    return tuple(steps)[::-1] if shape else ()
 
 
 def plain(buffer: int, dtype: DType, shape: Sequence[int]) -> StridedView:
@@ -94,7 +92,8 @@ def looked_at(scope: Scope, below: StridedView) -> StridedView | None:
     if strides is None:
         return None
     *steps, start = strides
-    return _merged(replace(below, shape=extents, strides=tuple(steps), offset=below.offset + start), scope.groups)
+    view = replace(below, shape=extents, strides=tuple(steps), offset=below.offset + start)
+    return view if scope.groups is None else _merged(view, scope)
 
 
 def inside(index: Sequence[Scalar], shape: Sequence[int], within: Mapping[Scalar, tuple[int, int]]) -> bool:
@@ -155,21 +154,12 @@ def _by_positions(place: Scalar, iters: Sequence[Iter], extents: tuple[int, ...]
     return (*steps, start)
 
 
-def _merged(view: StridedView, groups: tuple[int, ...] | None) -> StridedView | None:
+def _merged(view: StridedView, scope: Scope) -> StridedView | None:
     """A view with neighbouring axes made one each; None where no one stride says it."""
-    if groups is None:
-        return view
-    shape: list[int] = []
-    strides: list[int] = []
-    at = 0
-    for count in groups:
-        found = joined(tuple(zip(view.shape[at : at + count], view.strides[at : at + count], strict=True)))
-        if found is None:
-            return None
-        shape.append(found[0])
-        strides.append(found[1])
-        at += count
-    return replace(view, shape=tuple(shape), strides=tuple(strides))
+    axes = list(zip(view.shape, view.strides, strict=True))
+    found = [one for dimension in scope.dimensions if (one := joined([axes[k] for k in dimension])) is not None]
+    shape, strides = (tuple(one[k] for one in found) for k in (0, 1))
+    return replace(view, shape=shape, strides=strides) if len(found) == len(scope.dimensions) else None
 
 
 def joined(axes: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
@@ -182,8 +172,3 @@ def joined(axes: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
             return None
         size, stride = size * extent, stride if size > 1 else step
     return size, stride
-
-
-def number(value: Scalar) -> int | None:
-    """A size as an integer; None where it is unknown."""
-    return int(value.value) if isinstance(value, Num) else None

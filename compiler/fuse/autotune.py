@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import inf, log2
+from math import inf
 from pathlib import Path
 
 import onnx
@@ -16,32 +16,23 @@ import onnx
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.background import BackgroundCompiler
 from dslc.codegen.host.compiler import BuildReason, NotBuilt, first_error
-from dslc.codegen.host.library import DOMAIN, Library, build
-from dslc.codegen.host.processor import Processor
+from dslc.codegen.host.library import Library, build
 from dslc.codegen.limits import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated, Variant
 from dslc.cost.compare import Comparison, Feeds, Reference, compare, meaning, ran, steady
 from dslc.cost.inputs import special_inputs
-from dslc.cost.machine import farthest_cache
-from dslc.cost.measure import Measurer, Sample
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.fuse.kernel_checks import at_other_sizes, edges, strange, wrong
-from dslc.fuse.profile import WorkSizes
 from dslc.fuse.templates import Templates, Written
-from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Graph, Input, Value
-from dslc.ir.graph import replace as substituted
-from dslc.ir.scalar import Sym
+from dslc.fuse.timings import ProgramTimer, Subject
+from dslc.ir.graph import Graph, Input
 from dslc.match.forms import generated, stated_error, tells_nonfinite, ways
 from dslc.onnx.context import bind_graph
-from dslc.onnx.exporter import function_of, node_model
 from dslc.onnx.functions import Function
 from dslc.onnx.inputs import draw, input_specs
-from dslc.onnx.microbenchmarks import kernel_model
 from dslc.semantics.env import EvalError, Mismatch
-from dslc.semantics.library import Rules
 
 VARIANTS = 8  #: variants of a kernel that are built, at most
 HOPELESS = 3.0  #: a kernel that is so many times slower than its nodes in its first variant gets no second one
@@ -56,19 +47,9 @@ WRITING = 0.3  #: share of the time left that the texts of many kernels may take
 BUILDING = 0.5  #: share of the time left that compiling many kernels may take
 KEPT_FOR_BUILDING = 2.0  #: so many times what the compiler took for each of some kernels is kept for all that are used
 BATCH = 4  #: texts that are compiled together: what takes too long is lost together
-TINY = 1 << 16  #: bytes; what touches fewer is measured several times at once
-COPIES = 8  #: how often it is measured at once then
-#: bytes; kernels of larger weights, and their nodes, are measured as they are in the model: other weights come
-#: between two uses, and what a kernel keeps of its own may be several times as large
-WEIGHTS = 1 << 16
 EDGE = 2.0**-4  #: part of the largest element by which results may be off where arguments are at the ends of their type
 #: elements of an argument up to which a kernel is compared at a size other than that at which it was measured
 ELEMENTS = 1 << 22
-#: bytes a second of weights up to which reading them takes next to nothing of the time, wherever they lie
-STREAMED = 4e8
-
-#: further measurements of what decides
-_TURNS = ("again",)
 
 
 class WhyUnused(Enum):
@@ -130,37 +111,14 @@ class TunedKernel:
         return self.nodes / self.kernel
 
 
-@dataclass(frozen=True, slots=True)
-class KernelForm:
-    """Another program over the same holes by which a kernel computes.
-
-    It is proved to give the same where numbers are numbers; `name` says where it came from.
-    """
-
-    name: str
-    program: Graph
-
-    def over(self, group: Graph) -> Graph:
-        """The same over the holes of a group, whose unknown sizes may have other names."""
-        pairs = [
-            (own, other) for one, each in zip(self.program.inputs, group.inputs, strict=True)
-            for own, other in zip(one.type.shape, each.type.shape, strict=True)
-        ]  # fmt: skip
-        named = bind_graph(self.program, {own.name: other for own, other in pairs if isinstance(own, Sym)})
-        return Graph(group.inputs, substituted(named.outputs, dict(zip(named.inputs, group.inputs, strict=True))))
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A program to be tried, which of its holes are weights where it is applied, and the form of its kernel where that is given."""
-
-    program: Graph
-    weights: tuple[bool, ...]
-    form: KernelForm | None = None
+#: what became of programs
+Tried = dict[Graph, TunedKernel | Dropped]
+#: some texts of each of several kernels
+Texts = Mapping[Subject, Sequence[Generated]]
 
 
 @dataclass(slots=True)
-class Autotuner:
+class Autotuner(ProgramTimer):
     """Tries programs on one target.
 
     Args:
@@ -168,19 +126,12 @@ class Autotuner:
         until: when building and measuring ends.
         templates: of lowerings, whose kernels are tried beside those that are generated.
         strict: whether infinities and NaN must be where the nodes have them.
-        footprint: bytes of weights of the model.
     """
 
-    rules: Rules
-    measurer: Measurer
-    sizes: WorkSizes
-    opset: int
     folder: str | Path | None = None
     until: Deadline = FOREVER
     templates: Templates | None = None
     strict: bool = False
-    footprint: float = 0.0
-    _functions: dict[Graph, Function] = field(default_factory=dict)
     #: seconds that the compiler took for a kernel, where one was compiled
     _pace: float = 0.0
     #: kernels that were faster than their nodes so far
@@ -192,18 +143,13 @@ class Autotuner:
     #: what was built, by the text
     _libraries: dict[KernelText, Library] = field(default_factory=dict)
 
-    @property
-    def processor(self) -> Processor:
-        """The processor that kernels are written for."""
-        return self.measurer.target.processor
-
-    def tried(self, subjects: Iterable[Subject], brief: bool = False) -> dict[Graph, TunedKernel | Dropped]:
+    def tried(self, subjects: Iterable[Subject], brief: bool = False) -> Tried:
         """Build and measure each program.
 
         Programs that were not tried for want of time are dropped as LATE; `brief`: in its first variant only, which says whether there
         is anything to gain.
         """
-        out: dict[Graph, TunedKernel | Dropped] = {}
+        out: Tried = {}
         left, first = list(subjects), dict[Subject, TunedKernel]()
         while left:
             # what was measured is checked before anything else is compiled: it is there, whatever the others take
@@ -211,24 +157,24 @@ class Autotuner:
             first = self._measured(self._all_texts(batch, slice(0, 1), out), out)
             self._waiting.update((subject, found) for subject, found in first.items() if found.ratio > 1 / HOPELESS)
             if brief:
-                out.update((subject.program, self._concluded(subject, found)) for subject, found in first.items())
-        if not brief:
-            out.update(
-                (subject.program, self._concluded(subject, found))
-                for subject, found in {**first, **self._better()}.items()
-            )
-        return out
+                out |= self._all_concluded(first)
+        return out if brief else out | self._all_concluded({**first, **self._better()})
 
-    def others(self) -> dict[Graph, TunedKernel | Dropped]:
+    def others(self) -> Tried:
         """Measure further variants of programs that were tried in their first one only; those that are faster."""
-        return {subject.program: self._concluded(subject, found) for subject, found in self._better().items()}
+        return self._all_concluded(self._better())
+
+    def _all_concluded(self, found: Mapping[Subject, TunedKernel]) -> Tried:
+        return {subject.program: self._concluded(subject, one) for subject, one in found.items()}
 
     def prepare(self, ahead: BackgroundCompiler) -> None:
         """Compile in the background what `others` will try."""
-        self._further = {
-            subject: own for subject, own in self._all_texts(self._waiting, slice(1, VARIANTS), {}).items() if own
-        }
+        self._further = self._other_texts(self._waiting)
         ahead.add(one.text for own in self._further.values() for one in own)
+
+    def _other_texts(self, subjects: Iterable[Subject]) -> dict[Subject, list[Generated]]:
+        found = self._all_texts(subjects, slice(1, VARIANTS), {})
+        return {subject: own for subject, own in found.items() if own}
 
     def _better(self) -> dict[Subject, TunedKernel]:
         """Faster variants than those that are known, where others are still to be tried and there is time for it."""
@@ -236,11 +182,7 @@ class Autotuner:
             return {}
         best, self._waiting = self._waiting, {}
         known, self._further = self._further, {}
-        new = [subject for subject in best if subject not in known]
-        more = {
-            **known,
-            **{subject: own for subject, own in self._all_texts(new, slice(1, VARIANTS), {}).items() if own},
-        }
+        more = known | self._other_texts([subject for subject in best if subject not in known])
         # what is known so far is still to be checked
         found = self._measured(more, {}, CHECKED * self.until.left()) if more else {}
         return {subject: one for subject, one in found.items() if one.kernel < best[subject].kernel}
@@ -276,32 +218,6 @@ class Autotuner:
         checked = self._checked(subject, best)
         return checked if isinstance(checked, TunedKernel) else None
 
-    def whole(self, program: Graph, weights: tuple[bool, ...], library: Library | None = None, turn: str = "") -> float:
-        """Seconds of a program by itself, of which some nodes are kernels of a library; infinite where it does not run.
-
-        Raises:
-            TimeUp: there is no time to measure it.
-        """
-        subject = Subject(program, weights)
-        # kernels of unknown sizes keep their names
-        nodes = self._nodes_model(subject, bound=library is None)
-        if nodes is None:
-            return inf
-        model, path = nodes, ""
-        if library is not None:
-            # the same nodes with other kernels are another model
-            proto = onnx.ModelProto.FromString(nodes)
-            proto.producer_version = " ".join(sorted(map(self._code, library.kernels.values())))
-            model, path = proto.SerializeToString(deterministic=True), str(library.path)
-        words = f"program {hashlib.sha256(model).hexdigest()} weights {weights}"
-
-        def seconds(copies: int, turn: str) -> float:
-            return self._seconds(
-                Sample(words, lambda: model, copies, self._weights(subject), path, lambda: nodes), turn
-            )
-
-        return seconds(self._copies(subject, lambda: seconds(1, "")), turn)
-
     def compiled_in(self, seconds: float) -> int:
         """Estimate how many kernels compile in a time, one at least."""
         return max(1, int(seconds / self._pace)) if self._pace and seconds < inf else sys.maxsize
@@ -313,21 +229,15 @@ class Autotuner:
     def library(self, found: Iterable[TunedKernel], seconds: float = inf) -> Library | None:
         """The kernels in one library, by the names of their operators; None where it is not built in that time."""
         try:
-            texts = {one.name: one.text for one in found}
-            return build(texts, self.folder, seconds=min(60.0, max(COMPILING, seconds)), processor=self.processor)
+            return self._build({one.name: one.text for one in found}, seconds)
         except NotBuilt:
             return None
 
-    def function(self, program: Graph) -> Function:
-        """The function of a program. Raises DslcError where ONNX has no words for it."""
-        found = self._functions.get(program)
-        if found is None:
-            found = self._functions[program] = function_of(self.rules, program, self.opset)
-        return found
+    def _build(self, texts: Sequence[KernelText] | Mapping[str, KernelText], seconds: float) -> Library:
+        """Some kernels in one library. Raises NotBuilt."""
+        return build(texts, self.folder, seconds=min(60.0, max(COMPILING, seconds)), processor=self.processor)
 
-    def _all_texts(
-        self, subjects: Iterable[Subject], which: slice, out: dict[Graph, TunedKernel | Dropped]
-    ) -> dict[Subject, list[Generated]]:
+    def _all_texts(self, subjects: Iterable[Subject], which: slice, out: Tried) -> dict[Subject, list[Generated]]:
         """Some variants of each; what has none is noted as dropped, as is what there is no time for."""
         found: dict[Subject, list[Generated]] = {}
         writing = self.until.part(WRITING)
@@ -337,7 +247,7 @@ class Autotuner:
                     raise _Out(WhyUnused.LATE)
                 found[subject] = self._texts(subject, which)
             except _Out as reason:
-                out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
+                reason.note(out, [subject])
         return found
 
     def _texts(self, subject: Subject, which: slice) -> list[Generated]:
@@ -369,9 +279,7 @@ class Autotuner:
         """Return whether a kernel that a library wrote computes its program; a note says why not."""
         assert self.templates is not None
         try:
-            library = build(
-                [one.text], self.folder, seconds=min(60.0, max(COMPILING, self.until.left())), processor=self.processor
-            )
+            library = self._build([one.text], self.until.left())
             problem = wrong(
                 self.rules, function.group, one.text, library, self.measurer.target.threads, self.opset, self.until
             )
@@ -422,9 +330,7 @@ class Autotuner:
             generated(self.rules, group, variant) if form is None else generate(self.rules, form.over(group), variant)
         )
 
-    def _measured(
-        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, TunedKernel | Dropped], keep: float = 0.0
-    ) -> dict[Subject, TunedKernel]:
+    def _measured(self, texts: Texts, out: Tried, keep: float = 0.0) -> dict[Subject, TunedKernel]:
         """The best of some variants of each; what does not get that far, until so many seconds are left, is noted as dropped."""
         found: dict[Subject, TunedKernel] = {}
         batch: dict[Subject, Sequence[Generated]] = {}
@@ -435,27 +341,25 @@ class Autotuner:
                 batch = {}
         return {**found, **(self._batch(batch, out, keep) if batch else {})}
 
-    def _batch(
-        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, TunedKernel | Dropped], keep: float
-    ) -> dict[Subject, TunedKernel]:
+    def _batch(self, texts: Texts, out: Tried, keep: float) -> dict[Subject, TunedKernel]:
         """The same for those that are compiled together."""
         found: dict[Subject, TunedKernel] = {}
         try:
             seconds = min(60.0, BUILDING * (self.until.left() - (keep if keep < inf else 0.0)))
             if seconds <= COMPILING:
-                raise TimeUp
+                raise _Out(WhyUnused.LATE)
             texts = self._fitting(texts, seconds, out)
             began, some = time.monotonic(), [one.text for own in texts.values() for one in own]
-            library = build(some, self.folder, seconds=seconds, processor=self.processor)
+            library = self._build(some, seconds)
             if library.fresh:
                 self._pace = (time.monotonic() - began) / len(some)
             self._libraries.update(dict.fromkeys(library.kernels.values(), library))
         except NotBuilt as problem:
-            why = WhyUnused.LATE if problem.reason is BuildReason.TIMEOUT and seconds < 60 else WhyUnused.NOT_BUILT
-            out.update((subject.program, Dropped(subject.program, why, str(problem))) for subject in texts)
+            late = problem.reason is BuildReason.TIMEOUT and seconds < 60
+            _Out(WhyUnused.LATE if late else WhyUnused.NOT_BUILT, str(problem)).note(out, texts)
             return found
-        except TimeUp:
-            out.update((subject.program, Dropped(subject.program, WhyUnused.LATE)) for subject in texts)
+        except _Out as reason:
+            reason.note(out, texts)
             return found
         broken = {failure.op: failure for failure in library.failed}
         for subject, own in texts.items():
@@ -465,29 +369,24 @@ class Autotuner:
                     raise TimeUp
                 if not built:
                     failure = broken[own[0].text.name]
-                    raise _Out(
-                        WhyUnused.LATE if failure.reason is BuildReason.TIMEOUT else WhyUnused.NOT_BUILT, failure.detail
-                    )
+                    late = failure.reason is BuildReason.TIMEOUT
+                    raise _Out(WhyUnused.LATE if late else WhyUnused.NOT_BUILT, failure.detail)
                 found[subject] = self._best(subject, built, library)
                 if found[subject].ratio >= MARGIN:
                     self._faster.add(subject)
             except TimeUp:
-                out[subject.program] = Dropped(subject.program, WhyUnused.LATE)
+                _Out(WhyUnused.LATE).note(out, [subject])
             except _Out as reason:
-                out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
+                reason.note(out, [subject])
         return found
 
-    def _fitting(
-        self, texts: Mapping[Subject, Sequence[Generated]], seconds: float, out: dict[Graph, TunedKernel | Dropped]
-    ) -> Mapping[Subject, Sequence[Generated]]:
+    def _fitting(self, texts: Texts, seconds: float, out: Tried) -> Texts:
         """As many of some texts as compile in a time, as far as is known: fewer variants of each, else fewer kernels."""
         room = self.compiled_in(seconds / KEPT_FOR_BUILDING)
         if sum(map(len, texts.values())) <= room:
             return texts
         kept = list(texts)[:room]
-        out.update(
-            (subject.program, Dropped(subject.program, WhyUnused.LATE)) for subject in texts if subject not in kept
-        )
+        _Out(WhyUnused.LATE).note(out, [subject for subject in texts if subject not in kept])
         return {subject: texts[subject][: room // len(kept)] for subject in kept}
 
     def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> TunedKernel:
@@ -503,12 +402,10 @@ class Autotuner:
             if one.lowering and self.templates is not None and not built[fastest].lowering:
                 self.templates.slower(one.lowering, seconds, times[fastest])
         kernel = times[fastest]
-        for turn in _TURNS:
-            # what is clear is not measured again
-            if not kernel / HOPELESS < nodes < MEASURED_ONCE * kernel:
-                break
-            kernel = min(kernel, self._kernel(subject, built[fastest].text, library, turn))
-            nodes = min(nodes, self._nodes(subject, turn))
+        # what is clear is not measured again
+        if kernel / HOPELESS < nodes < MEASURED_ONCE * kernel:
+            kernel = min(kernel, self._kernel(subject, built[fastest].text, library, "again"))
+            nodes = min(nodes, self._nodes(subject, "again"))
         if kernel == inf or nodes == inf:
             raise _Out(WhyUnused.NOT_RUN, "the kernel" if kernel == inf else "the nodes")
         name = self.function(subject.program).name
@@ -572,8 +469,7 @@ class Autotuner:
             return Comparison(kept["error"], kept["problem"])
         library = self._libraries.get(found.text)
         if library is None:
-            seconds = min(60.0, max(COMPILING, self.until.left()))
-            library = build([found.text], self.folder, seconds=seconds, processor=self.processor)
+            library = self._build([found.text], self.until.left())
         worker = self.measurer.worker
         names = worker.load(ModelFile(nodes))
         before, edge = ran(worker, names, feeds), ran(worker, names, at_edges)
@@ -602,100 +498,13 @@ class Autotuner:
             return ran(worker, worker.load(ModelFile(nodes), plain), [feeds])
 
         try:
-            bound = bind_graph(
-                program, {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
-            )
+            bound = bind_graph(program, self._named(program))
         except (DslcError, EvalError, Mismatch, ValueError):
             return steady(run, feeds, reference, {}, EDGE)
         named = {value.node.name: feeds[each.name] for value, each in zip(bound.inputs, model.graph.input, strict=True)
                  if isinstance(value.node, Input)}  # fmt: skip
         said = meaning(self.rules, bound, reference.names)
         return steady(run, feeds, reference, {}, EDGE, lambda given: said(named) if given is feeds else None)
-
-    def _code(self, text: KernelText) -> str:
-        """A hash of the text and of what it is compiled for: another generator may write another one under the same name."""
-        return hashlib.sha256(f"{self.processor.identity}\0{text.text}".encode()).hexdigest()[:16]
-
-    def _kernel_model(self, subject: Subject, text: KernelText) -> bytes:
-        inputs, outputs = self._types(subject.program.inputs), self._types(subject.program.outputs)
-        return kernel_model(DOMAIN, text.name, inputs, outputs, self._code(text))
-
-    def _kernel(self, subject: Subject, text: KernelText, library: Library, turn: str, hopeless: float = inf) -> float:
-        inputs = self._types(subject.program.inputs)
-        words = f"kernel {text.name} {self._code(text)} of {', '.join(map(str, inputs))} weights {subject.weights}"
-        weights = self._weights(subject)
-
-        def model() -> bytes:
-            return self._kernel_model(subject, text)
-
-        def nodes() -> bytes | None:
-            return self._nodes_model(subject)
-
-        path = str(library.path)
-        copies = self._copies(subject, lambda: self._nodes(subject, "", 1))
-        return self._seconds(Sample(words, model, copies, weights, path, nodes, hopeless=hopeless), turn)
-
-    def _nodes(self, subject: Subject, turn: str, copies: int = 0) -> float:
-        inputs = self._types(subject.program.inputs)
-        words = (
-            f"nodes of {self.function(subject.program).name} on {', '.join(map(str, inputs))} weights {subject.weights}"
-        )
-
-        def model() -> bytes | None:
-            return self._nodes_model(subject)
-
-        # all is drawn as it is for the kernel
-        copies = copies or self._copies(subject, lambda: self._nodes(subject, "", 1))
-        return self._seconds(Sample(words, model, copies, self._weights(subject), layout=False), turn)
-
-    def _nodes_model(self, subject: Subject, bound: bool = True) -> bytes | None:
-        """The nodes of a program as a model with inputs for its holes, at the sizes at which is measured.
-
-        `bound`: whether the nodes are of these sizes, too, and not the inputs only.
-        """
-        program = subject.program
-        named = {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
-        bind = named if bound else None
-        try:
-            found, _ = node_model(
-                program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind, scopes=True
-            )
-        except DslcError:
-            return None
-        if not bound:
-            for info, type in zip(found.graph.input, self._types(program.inputs), strict=True):
-                for dimension, size in zip(info.type.tensor_type.shape.dim, type.shape, strict=True):
-                    dimension.dim_value = size
-        data: bytes = found.SerializeToString(deterministic=True)
-        return data
-
-    def _seconds(self, sample: Sample, turn: str) -> float:
-        words = sample.text if sample.copies == 1 else f"{sample.copies} times\n{sample.text}"
-        return self.measurer.measured(replace(sample, text=words), turn).seconds
-
-    def _copies(self, subject: Subject, alone: Callable[[], float]) -> int:
-        """Choose how many are measured at once, where one `alone` takes so many seconds."""
-        holes = subject.program.inputs
-        if sum(self.sizes.bytes(value.type) for value in (*holes, *subject.program.outputs)) <= TINY:
-            return COPIES
-        weights = sum(
-            self.sizes.bytes(value.type) for value, weight in zip(holes, subject.weights, strict=True) if weight
-        )
-        if weights < WEIGHTS or weights < STREAMED * alone():
-            return 1
-        # powers of two, so that models of other sizes find it in the cache
-        times = max(1.0, min(self.footprint, farthest_cache()) / weights)
-        return int(min(COPIES, 1 << round(log2(times))))
-
-    def _weights(self, subject: Subject) -> tuple[str, ...]:
-        """Holes that become constants where they are measured."""
-        return tuple(f"x{k}" for k, weight in enumerate(subject.weights) if weight)
-
-    def _types(self, values: Sequence[Value]) -> list[TensorType]:
-        """Types at the sizes at which kernels are measured."""
-        return [
-            TensorType(value.type.dtype, tuple(self.sizes.of(size) for size in value.type.shape)) for value in values
-        ]
 
 
 class _Out(Exception):
@@ -704,3 +513,7 @@ class _Out(Exception):
     def __init__(self, why: WhyUnused, detail: str = "") -> None:
         super().__init__(detail)
         self.why, self.detail = why, detail
+
+    def note(self, out: Tried, subjects: Iterable[Subject]) -> None:
+        """Note that some programs are dropped for it."""
+        out.update((one.program, Dropped(one.program, self.why, self.detail)) for one in subjects)

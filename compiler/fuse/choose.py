@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 
 from dslc.analysis.linear_programs import smallest
+from dslc.fuse.groups import join
 from dslc.fuse.kernels import Cyclic, folded
 from dslc.fuse.offers import Offer
 from dslc.ir.graph import Graph, Node
@@ -43,22 +44,11 @@ def _packed(offers: Sequence[Offer], worth: Worth) -> list[Offer]:
 
 def _knots(offers: Sequence[Offer]) -> list[list[Offer]]:
     """Offers that exclude each other, directly or by way of others."""
-    above = list(range(len(offers)))
-
-    def top(k: int) -> int:
-        while above[k] != k:
-            above[k] = above[above[k]]
-            k = above[k]
-        return k
-
-    of: dict[Node, int] = {}
+    members, of = {k: [k] for k in range(len(offers))}, dict[Node, int]()
     for k, offer in enumerate(offers):
         for node in offer.group.nodes:
-            above[top(of.setdefault(node, k))] = top(k)
-    knots: dict[int, list[Offer]] = {}
-    for k, offer in enumerate(offers):
-        knots.setdefault(top(k), []).append(offer)
-    return list(knots.values())
+            join(members, of.setdefault(node, k), k)
+    return [[offers[k] for k in sorted(own)] for own in {id(own): own for own in members.values()}.values()]
 
 
 def _best_of(knot: Sequence[Offer], worth: Worth) -> list[Offer]:

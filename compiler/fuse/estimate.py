@@ -12,7 +12,7 @@ from math import exp, inf, log
 from dslc.codegen.host.processor import here
 from dslc.cost.measure import Measurer, Sample
 from dslc.fuse.profile import NodeWork, Profiles, Reach, Reading
-from dslc.ir.graph import Graph, Kernel, ScopeNode, Value, topological
+from dslc.ir.graph import Kernel, Node, ScopeNode, Value, topological
 from dslc.onnx.microbenchmarks import addition_model, product_model
 from dslc.semantics.elaborate import expand
 
@@ -107,57 +107,43 @@ class Estimate:
 
 
 def estimate(kernel: Kernel, profiles: Profiles) -> Estimate:
-    """Estimate the work of a kernel by its equations."""
-    return _Traffic(kernel.group, profiles).estimate()
+    """Estimate the work of a kernel by its equations: of its scopes, and where each value is by the time it is read."""
+    outputs, sizes = dict.fromkeys(expand(profiles.rules, kernel.group.outputs)), profiles.sizes
+    nodes = topological(value.node for value in outputs)
+    works: dict[Node, NodeWork] = {
+        node: profiles.work(node) for node in nodes if isinstance(node, ScopeNode) and not node.constant
+    }
+    moved = sum(float(sizes.bytes(value.type)) for value in outputs)
+    near, operations, rounds, rows = 0.0, 0.0, 1, inf
+    read: dict[Value, list[Reading]] = {}
+    for node, work in works.items():
+        operations += work.operations
+        if work.reduces:
+            rows = min(rows, work.points)
+        for arg, reading in zip(node.args, work.reads, strict=True):
+            size, below = float(arg.type.dtype.bytes), works.get(arg.node)
+            if below is None:
+                # weights are holes: what is constant here is a number
+                if not arg.constant:
+                    read.setdefault(arg, []).append(reading)
+            elif reading.reach is Reach.ROW:
+                near += reading.distinct * size
+            elif reading.reach is Reach.ANY and not _passed_on(below):
+                # it lies in memory between two rounds
+                moved += (1.0 if arg in outputs else 2.0) * reading.distinct * size
+                rounds += 1
+    for arg, found in read.items():
+        size = float(arg.type.dtype.bytes)
+        moved += size * max(one.distinct * (STRIDED if one.strided else 1.0) for one in found)
+        # a row is read for its reduction, and once more for what uses that
+        if len(found) > 1:
+            near += size * sum(one.distinct for one in found if one.reach is Reach.ROW)
+    return Estimate(moved, near, operations, rounds, rows)
 
 
-class _Traffic:
-    """The scopes of a program, and where each value is by the time it is read."""
-
-    def __init__(self, program: Graph, profiles: Profiles) -> None:
-        self.profiles = profiles
-        self.outputs = expand(profiles.rules, program.outputs)
-        nodes = topological(value.node for value in self.outputs)
-        self.scopes = [node for node in nodes if isinstance(node, ScopeNode) and not node.constant]
-        self.works = {node: profiles.work(node) for node in self.scopes}
-
-    def estimate(self) -> Estimate:
-        sizes, final = self.profiles.sizes, set(self.outputs)
-        moved = sum(float(sizes.bytes(value.type)) for value in dict.fromkeys(self.outputs))
-        near, operations, rounds, rows = 0.0, 0.0, 1, inf
-        read: dict[Value, list[Reading]] = {}
-        for node in self.scopes:
-            work = self.works[node]
-            operations += work.operations
-            if work.reduces:
-                rows = min(rows, work.points)
-            for arg, reading in zip(node.args, work.reads, strict=True):
-                size = float(arg.type.dtype.bytes)
-                if arg.node not in self.works:
-                    # weights are holes: what is constant here is a number
-                    if not arg.constant:
-                        read.setdefault(arg, []).append(reading)
-                elif reading.reach is Reach.ROW:
-                    near += reading.distinct * size
-                elif reading.reach is Reach.ANY and not self._passed_on(arg):
-                    # it lies in memory between two rounds
-                    moved += (1.0 if arg in final else 2.0) * reading.distinct * size
-                    rounds += 1
-        for arg, found in read.items():
-            size = float(arg.type.dtype.bytes)
-            moved += size * max(one.distinct * (STRIDED if one.strided else 1.0) for one in found)
-            # a row is read for its reduction, and once more for what uses that
-            if len(found) > 1:
-                near += size * sum(one.distinct for one in found if one.reach is Reach.ROW)
-        return Estimate(moved, near, operations, rounds, rows)
-
-    def _passed_on(self, value: Value) -> bool:
-        """Return whether a value need not be stored: its elements are only passed on, or cheap to compute again."""
-        node = value.node
-        if not isinstance(node, ScopeNode):
-            return False
-        work: NodeWork = self.works[node]
-        return not work.reduces and work.operations <= 4.0 * max(work.points, 1.0)
+def _passed_on(work: NodeWork) -> bool:
+    """Return whether a value need not be stored: its elements are only passed on, or cheap to compute again."""
+    return not work.reduces and work.operations <= 4.0 * max(work.points, 1.0)
 
 
 def seconds_of(kernel: Kernel, profiles: Profiles, at: Speeds) -> float:

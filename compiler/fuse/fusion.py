@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
+from types import MappingProxyType
 
 from dslc.codegen.host.library import Library
 from dslc.codegen.text import KernelText
 from dslc.cost.model import CostModel
 from dslc.deadline import FOREVER, Deadline, TimeUp
-from dslc.fuse.autotune import Autotuner, Dropped, Subject, TunedKernel, WhyUnused
+from dslc.fuse.autotune import Autotuner, Dropped, TunedKernel, WhyUnused
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine
 from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup, proposals
@@ -19,6 +20,7 @@ from dslc.fuse.kernels import folded
 from dslc.fuse.offers import Offer, OfferPrices, formed
 from dslc.fuse.profile import Profiles
 from dslc.fuse.templates import Templates
+from dslc.fuse.timings import Subject
 from dslc.ir.graph import Graph, Node
 from dslc.semantics.library import Rules
 
@@ -78,40 +80,27 @@ class Fused:
         return {} if self.library is None else dict(self.library.kernels)
 
 
-def fused(
-    graph: Graph,
-    rules: Rules,
-    costs: CostModel,
-    opset: int,
-    until: Deadline = FOREVER,
-    *,
-    sizes: dict[str, int] | None = None,
-    folder: str | Path | None = None,
-    kernels: int = KERNELS,
-    templates: Templates | None = None,
-    strict: bool = False,
-) -> Fused:
+class Fusing:
     """Graphs that compute the same with some groups of nodes as kernels, built and measured to be faster than their nodes.
+
+    Where its time was over before it was done, it goes on when it is run again.
 
     Args:
         costs: prices of nodes, and the process that measures, on the target.
-        until: when it ends; what is known by then counts.
         opset: of the model, in which the nodes of a kernel are written as well.
+        until: when it ends; what is known by then counts.
         sizes: of symbolic dimensions, at which is measured.
         folder: of dslc's caches.
         kernels: how many different ones a library has at most.
         templates: of lowerings, which are tried wherever they fit.
         strict: whether infinities, NaN and overflows must stay what they are.
+        hurried: whether kernels are tried at once, at guessed prices.
     """
-    return Fusing(graph, rules, costs, opset, until, sizes or {}, folder, kernels, templates, strict).run()
-
-
-class Fusing:
-    """Kernels for one graph; see `fused`. Where its time was over before it was done, it goes on when it is run again."""
 
     def __init__(
-        self, graph: Graph, rules: Rules, costs: CostModel, opset: int, until: Deadline, sizes: dict[str, int],
-        folder: str | Path | None, kernels: int, templates: Templates | None, strict: bool, hurried: bool = False,
+        self, graph: Graph, rules: Rules, costs: CostModel, opset: int, until: Deadline = FOREVER,
+        sizes: Mapping[str, int] = MappingProxyType({}), folder: str | Path | None = None, kernels: int = KERNELS,
+        templates: Templates | None = None, strict: bool = False, hurried: bool = False,
     ) -> None:  # fmt: skip
         self.graph, self.kernels, self.strict = graph, kernels, strict
         self._begin(until)
@@ -128,8 +117,9 @@ class Fusing:
         trying = Deadline(now=until.now, outer=self._trying)
         footprint = costs.timer.footprint
         self.trials = Autotuner(
-            rules, costs.measurer, self.profiles.sizes, opset, folder, trying, templates, strict, footprint
-        )
+            rules, costs.measurer, self.profiles.sizes, opset, footprint, folder=folder, until=trying, templates=templates,
+            strict=strict,
+        )  # fmt: skip
         self.templates = templates
         #: programs that a template is for: what its kernel takes is not estimated
         self.written: set[Graph] = set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from dslc.cost.groups import working_nodes
 from dslc.deadline import FOREVER, Deadline
@@ -178,18 +179,22 @@ def _largest(around: Neighbours, profiles: Profiles, limits: GroupLimits, produc
     runs = {node: _runs(profiles.of(node), limits, products) for node in around.nodes}
     large = {node for node in around.nodes if runs[node] and _is_large(profiles.of(node), limits)}
     levels = _levels(around, runs, large)
-    joined = _Joined(around)
+    members = {node: [node] for node in around.nodes}
     edges = [(below, node) for node in around.nodes for below in around.args(node) if runs[node] and runs[below]]
     # every path between two nodes of one level stays in it: sets within a level are convex
     for below, node in edges:
         if levels[node] == levels[below]:
-            joined.join(node, below)
+            join(members, node, below)
     for below, node in edges:
-        if joined.same(node, below) or not (large.isdisjoint(joined.set(node)) or large.isdisjoint(joined.set(below))):
+        one, other = members[node], members[below]
+        if one is other or not (large.isdisjoint(one) or large.isdisjoint(other)):
             continue
-        if around.convex([*joined.set(node), *joined.set(below)]):
-            joined.join(node, below)
-    yield from (nodes for nodes in joined.sets() if runs[nodes[0]])
+        if around.convex([*one, *other]):
+            join(members, node, below)
+    for nodes in {id(nodes): nodes for nodes in members.values()}.values():
+        ordered = sorted(nodes, key=around.rank.__getitem__)
+        if runs[ordered[0]]:
+            yield ordered
 
 
 def _levels(around: Neighbours, runs: Mapping[Node, bool], large: Collection[Node]) -> dict[Node, int]:
@@ -200,36 +205,15 @@ def _levels(around: Neighbours, runs: Mapping[Node, bool], large: Collection[Nod
     return out
 
 
-class _Joined:
-    """Nodes in disjoint sets."""
+T = TypeVar("T")
 
-    def __init__(self, around: Neighbours) -> None:
-        self._around = around
-        self._members: dict[Node, list[Node]] = {node: [node] for node in around.nodes}
 
-    def same(self, a: Node, b: Node) -> bool:
-        return self._members[a] is self._members[b]
-
-    def set(self, node: Node) -> list[Node]:
-        return self._members[node]
-
-    def join(self, a: Node, b: Node) -> None:
-        large, small = self._members[a], self._members[b]
-        if large is small:
-            return
-        if len(large) < len(small):
-            large, small = small, large
+def join(members: dict[T, list[T]], a: T, b: T) -> None:
+    """Make one set of those of two things; `members` has the set of each."""
+    small, large = sorted((members[a], members[b]), key=len)
+    if large is not small:
         large.extend(small)
-        for node in small:
-            self._members[node] = large
-
-    def sets(self) -> Iterator[list[Node]]:
-        seen: set[int] = set()
-        for node in self._around.nodes:
-            members = self._members[node]
-            if id(members) not in seen:
-                seen.add(id(members))
-                yield sorted(members, key=self._around.rank.__getitem__)
+        members.update(dict.fromkeys(small, large))
 
 
 def _parts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: GroupLimits) -> Iterator[NodeGroup]:

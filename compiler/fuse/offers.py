@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite
 
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group as Together
@@ -186,4 +186,4 @@ def _estimate(form: Graph, weights: list[bool], profiles: Profiles) -> Estimate:
             else:
                 operations += profiles.work(node).operations
     moved = sum(float(profiles.sizes.bytes(value.type)) for value in (*form.inputs, *form.outputs))
-    return Estimate(moved, 0.0, operations, ROUNDS, float("inf"))
+    return Estimate(moved, 0.0, operations, ROUNDS, inf)

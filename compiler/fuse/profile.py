@@ -8,6 +8,7 @@ from enum import IntEnum
 from math import prod
 
 from dslc.analysis.numeric import DataDependent, Interval, interval
+from dslc.codegen.arithmetic import plus, times
 from dslc.codegen.factoring import strided
 from dslc.cost.kinds import view
 from dslc.errors import DslcError
@@ -15,7 +16,7 @@ from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Call, Constant, Input, Node, Scope, ScopeNode, Value, input_value, topological, with_args
-from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, walk
+from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, as_scalar, num, walk
 from dslc.onnx.context import bind_values
 from dslc.semantics.elaborate import expanded
 from dslc.semantics.env import EvalError, Mismatch
@@ -53,12 +54,11 @@ class Reach(IntEnum):
 class Reading:
     """Reads of one operand by one scope.
 
-    `reads`: elements that are asked for, `distinct`: different ones, at most; `strided`: whether neighbours of the result look at
+    `distinct`: different elements, at most; `strided`: whether neighbours of the result look at
     elements that are no neighbours.
     """
 
     reach: Reach
-    reads: float
     distinct: float
     strided: bool
 
@@ -94,8 +94,6 @@ class Profile:
     window: float
     #: whether the result is the argument's elements in their order: memory is passed on
     view: bool
-    #: whether it only passes elements on
-    moves: bool
     #: see `Work`
     loose: bool = False
 
@@ -158,7 +156,7 @@ class _Counting:
     def work(self) -> NodeWork:
         body = self.scope.body
         operations = self.count(body, self.points, frozenset())
-        moves = not any(isinstance(node, Reduce) for node in walk(body)) and operations == 0
+        moves = not body.binds and operations == 0
         reads = tuple(map(self._joined, self.found, self.operands))
         return NodeWork(self.points, operations, reads, self.reuse, self.window, moves, self.reduces, self.loose)
 
@@ -168,14 +166,11 @@ class _Counting:
             return 0.0
         self.seen.add(node)
         if isinstance(node, Read):
-            self._read(node, times, bound)
-            below = [*node.index] if node.other is None else [*node.index, node.other]
-            return sum(self.count(part, times, bound) for part in below)
-        if isinstance(node, Table):
-            return 0.0
+            self._read(node, bound)
+            return sum(self.count(part, times, bound) for part in node.children)
         if isinstance(node, Reduce):
             return self._reduce(node, bound)
-        if not isinstance(node, Apply) or all(is_index(arg) for arg in node.args):
+        if not isinstance(node, Apply) or all(map(is_index, node.args)):
             return 0.0
         below_all = sum(self.count(arg, times, bound) for arg in node.args)
         placed = node.name == "select" and not node.args[0].reads
@@ -254,7 +249,7 @@ class _Counting:
         asked = prod(self.extent.get(it, 1.0) for it in node.free)
         return min(asked, float(self.sizes.elements(self.operands[node.operand])))
 
-    def _read(self, node: Read, times: float, bound: frozenset[Iter]) -> None:
+    def _read(self, node: Read, bound: frozenset[Iter]) -> None:
         shape = self.operands[node.operand].shape
         reach = Reach.OWN if node.other is None else Reach.ANY
         at = -1
@@ -270,30 +265,23 @@ class _Counting:
         last = next((i for i, s in zip(reversed(node.index), reversed(shape), strict=True) if s != 1), None)
         inner = {it for it in (self.scope.iters[-1:] or ()) if self.extent[it] > 1}
         beside = bool(inner) and last is not None and not (inner & last.free) and bool(inner & node.free)
-        self.found[node.operand].append(Reading(reach, times, self._distinct(node), beside))
+        self.found[node.operand].append(Reading(reach, self._distinct(node), beside))
 
     def _joined(self, found: list[Reading], type: TensorType) -> Reading:
         if not found:
-            return Reading(Reach.OWN, 0.0, 0.0, False)
+            return Reading(Reach.OWN, 0.0, False)
         distinct = min(sum(one.distinct for one in set(found)), float(self.sizes.elements(type)))
-        return Reading(
-            max(one.reach for one in found),
-            sum(one.reads for one in found),
-            distinct,
-            all(one.strided for one in found),
-        )
+        return Reading(max(one.reach for one in found), distinct, all(one.strided for one in found))
 
 
 def places(scope: Scope) -> tuple[Scalar, ...]:
     """The position of each dimension of the result by the iterators: `g * C + c` for a merged one."""
     out: list[Scalar] = []
-    at = 0
-    for count in scope.iterator_counts:
+    for dimension in scope.dimensions:
         place: Scalar = num(0)
-        for k in range(at, at + count):
-            place = apply("+", apply("*", place, as_scalar(scope.extents[k])), scope.iters[k])
+        for k in dimension:
+            place = plus(times(place, scope.extents[k]), scope.iters[k])
         out.append(place)
-        at += count
     return tuple(out)
 
 
@@ -359,7 +347,7 @@ class Profiles:
             for arg, reading in zip(below.args, work.reads, strict=True):
                 reach[arg] = max(reach.get(arg, Reach.OWN), reading.reach, own)
         own_reach = tuple(reach.get(param, Reach.OWN) for param in params)
-        return Profile(own_reach, operations, reuse, window, moves and self._view(node), moves, loose)
+        return Profile(own_reach, operations, reuse, window, moves and self._view(node), loose)
 
     def _view(self, node: Call | ScopeNode) -> bool:
         if not isinstance(node, Call) or len(node.types) != 1:

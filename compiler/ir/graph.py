@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -64,12 +65,15 @@ class Scope:
         """The type of the result: merged dimensions have the product of their iterators' extents."""
         if self.groups is None:
             return TensorType(self.dtype, self.extents)
-        shape: list[Dim] = []
-        at = 0
-        for count in self.groups:
-            shape.append(product(self.extents[at : at + count]))
-            at += count
-        return TensorType(self.dtype, tuple(shape))
+        return TensorType(
+            self.dtype, tuple(product([self.extents[k] for k in dimension]) for dimension in self.dimensions)
+        )
+
+    @property
+    def dimensions(self) -> tuple[range, ...]:
+        """The numbers of the iterators that make up each dimension of the result."""
+        groups = self.groups or (1,) * len(self.extents)
+        return tuple(range(end - count, end) for end, count in zip(accumulate(groups), groups, strict=True))
 
     def __str__(self) -> str:
         inside = ", ".join(f"i{k}: {e}" for k, e in enumerate(self.extents))

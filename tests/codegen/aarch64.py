@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from dslc.codegen.host.compiler import NotBuilt, compiler
-from dslc.codegen.host.library import Library, NotRun, build
 from dslc.codegen.host.processor import of_level
 from dslc.codegen.text import KernelText
 from dslc.ir.constants import NUMPY
+from tests.codegen.native import Library, NotRun, build
 
 LEVEL = "armv8-a"
 EMULATOR = "qemu-aarch64"

@@ -14,7 +14,6 @@ import pytest
 from dslc.codegen.cuda.text import at
 from dslc.codegen.generate import generate
 from dslc.codegen.host.compiler import NAMES
-from dslc.codegen.host.library import build
 from dslc.codegen.text import KernelText, Variant
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
@@ -24,6 +23,7 @@ from dslc.ir.graph import Graph, Value, input_value
 from dslc.ir.scalar import dimension
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
+from tests.codegen.native import build
 
 needs_compiler = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 N, M = dimension("N"), dimension("M")

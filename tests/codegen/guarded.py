@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from dslc.codegen.generate import generate, variants
-from dslc.codegen.host.library import Library, build
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
@@ -32,6 +31,7 @@ from dslc.ir.scalar import apply, as_scalar, iterator, num, raw_apply, read, red
 from dslc.ir.scopes import substitute
 from dslc.semantics.library import standard
 from tests.codegen.groups import Case, M, N, Room, different, drawn, group
+from tests.codegen.native import Library, build
 from tests.codegen.random_groups import drawn_group
 
 _PAGE = mmap.PAGESIZE

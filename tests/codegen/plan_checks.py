@@ -18,16 +18,16 @@ def faults(plan: Plan) -> list[str]:
     return [*_loose(plan), *_races(plan), *_lost(plan)]
 
 
-def _before(plan: Plan) -> np.ndarray:
+def before(plan: Plan) -> np.ndarray:
     """`[i, j]`: step i is done when step j begins, by streams and waiting alone."""
     count = len(plan.steps)
-    before = np.zeros((count, count), bool)
+    done = np.zeros((count, count), bool)
     for j, step in enumerate(plan.steps):
         near = [i for i in range(j) if plan.steps[i].stream == step.stream]
         for i in {*near[-1:], *step.waits}:
-            before[:, j] |= before[:, i]
-            before[i, j] = True
-    return before
+            done[:, j] |= done[:, i]
+            done[i, j] = True
+    return done
 
 
 def _bytes(plan: Plan, view: StridedView) -> np.ndarray:
@@ -70,10 +70,10 @@ def _loose(plan: Plan) -> Iterator[str]:
 
 def _races(plan: Plan) -> Iterator[str]:
     """Two steps that may run at once, and touch the same bytes, one of them as a writer; and a step that writes what it reads."""
-    before = _before(plan)
+    done = before(plan)
     spans = [list(_touched(plan, step)) for step in plan.steps]
     for i, j in combinations(range(len(plan.steps)), 2):
-        if before[i, j]:
+        if done[i, j]:
             continue
         for a in spans[i]:
             for b in spans[j]:

@@ -29,6 +29,7 @@ from dslc.ir.graph import Graph, input_value
 from dslc.onnx.metadata import PLAN, metadata, set_metadata
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
+from tests.codegen.plan_checks import before
 from tests.codegen.test_cuda_session import by_runtime, model, rows
 
 #: what a field may have instead
@@ -73,7 +74,7 @@ def test_changed_plans_are_plans_or_are_refused(stored: onnx.ModelProto) -> None
             continue
         assert isinstance(found, Plan)
         assert plan_of(text_of(found)) == found
-        found.before()
+        before(found)
         read += 1
     assert 0 < read < 750
 

@@ -31,6 +31,7 @@ from dslc.ir.scopes import inline
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load, standard
+from tests.codegen.plan_checks import before
 
 H100 = device_named("h100")
 GEMM, LT, CONV = "cublasGemmStridedBatchedEx", "cublasLtMatmul", "cudnnConvolutionForward"
@@ -266,14 +267,14 @@ def test_memory_is_shared_by_what_does_not_live_together() -> None:
     shared = [buffer for buffer in plan.buffers if buffer.place is BufferPlace.SHARED]
     assert len(shared) == 12
     assert plan.shared <= 3 * 64 * 64 * 4
-    done = plan.before()
+    done = before(plan)
     touched = [{view.buffer for view in (*step.reads, *step.writes)} for step in plan.steps]
     users = {k: [at for at, own in enumerate(touched) if k in own] for k in range(len(plan.buffers))}
     for k, one in enumerate(plan.buffers):
         for j, other in enumerate(plan.buffers[:k]):
             over = one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes
             if one.place is other.place is BufferPlace.SHARED and over:
-                apart = [all(a in done[b] for a in users[x] for b in users[y]) for x, y in ((k, j), (j, k))]
+                apart = [all(done[a, b] for a in users[x] for b in users[y]) for x, y in ((k, j), (j, k))]
                 assert any(apart)
 
 

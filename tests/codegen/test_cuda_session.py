@@ -154,11 +154,11 @@ def test_launches_have_their_arguments_in_order() -> None:
         Code("k", "rule", program, found), {launch.symbol: launch.symbol for launch in found.launches}
     )
     tensors = [Tensor(at, DType.F32, (4, 6), (6, 1)) for at in (1000, 2000)]
-    started = loaded.launches(tensors[:1], tensors[1:], [3000 + k for k in range(len(found.scratch))])
+    started = list(loaded.launches(tensors[:1], tensors[1:], [3000 + k for k in range(len(found.scratch))]))
     assert [one[0] for one in started] == [launch.symbol for launch in found.launches]
     assert {address for one in started for address in one[4]} >= {1000, 2000}
     with pytest.raises(CudaFailure) as caught:
-        loaded.launches([Tensor(1000, DType.F32, (4, 7), (7, 1))], tensors[1:], [])
+        list(loaded.launches([Tensor(1000, DType.F32, (4, 7), (7, 1))], tensors[1:], []))
     assert caught.value.reason is Reason.LAUNCH
 
 

@@ -13,7 +13,7 @@ from onnx import ModelProto, numpy_helper
 
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.group import parts_of
-from dslc.codegen.host.library import DOMAIN, build
+from dslc.codegen.host.library import DOMAIN
 from dslc.codegen.host.processor import processor
 from dslc.codegen.split_reductions import separated
 from dslc.codegen.text import NotGenerated, Variant
@@ -28,6 +28,7 @@ from dslc.onnx.microbenchmarks import kernel_model
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load, standard
 from tests.codegen.groups import Case, M, N, Room, compare, group, needs_compiler
+from tests.codegen.native import build
 
 WIDE = Variant(vectors=2, block=12, filtered=True)
 NARROW = Variant(width=8, vectors=1, block=3, filtered=True)

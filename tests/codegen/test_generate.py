@@ -369,7 +369,7 @@ def _half() -> object:
 
 @needs_compiler
 def test_arrays_of_other_sizes_are_refused() -> None:
-    from dslc.codegen.host.library import NotRun, build
+    from tests.codegen.native import NotRun, build
 
     text = generate(standard(), group(chain))
     library = build([text])
@@ -385,7 +385,7 @@ def test_inner_loops_are_vectors(level: str, tmp_path: Path) -> None:
     """Ten times as many elements per second as without vectors would be too much to ask of a busy machine; three is not."""
     import time
 
-    from dslc.codegen.host.library import build
+    from tests.codegen.native import build
 
     found, x = processor(level), np.random.default_rng(0).standard_normal((64, 1024)).astype(np.float32)
     texts = [

@@ -12,7 +12,6 @@ import pytest
 
 from dslc.codegen.generate import generate
 from dslc.codegen.group import parts_of
-from dslc.codegen.host.library import Library, build
 from dslc.codegen.identities import DEFINED, IDENTITIES, Identity, Limit, instance, shortened
 from dslc.codegen.text import KernelText, Variant
 from dslc.interpret import Exact, run_scopes
@@ -23,6 +22,7 @@ from dslc.ir.graph import Graph, Scope, Value, input_value, scope_value
 from dslc.ir.scalar import Apply, Num, Read, Scalar, apply, iterator, num, raw_apply, read, rebuild, walk
 from dslc.semantics.library import standard
 from tests.codegen.groups import N, Room, group, needs_compiler
+from tests.codegen.native import Library, build
 
 A, B = read(0, ()), read(1, ())
 

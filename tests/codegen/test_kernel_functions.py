@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from dslc.codegen.generate import generate
-from dslc.codegen.host.library import Library, build
 from dslc.codegen.text import KernelText, Variant
 from dslc.interpret.floats import FUNCTIONS
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.semantics.library import standard
 from tests.codegen.groups import N, Room, group, needs_compiler
+from tests.codegen.native import Library, build
 
 #: the largest error in units of the last place that templates/cpp/kernel_math.h states; std's softplus is log(1 + exp(x)), std's
 #: sigmoid a quotient

@@ -13,7 +13,6 @@ import pytest
 import dslc
 from dslc.codegen.cuda.generate import generate as generate_cuda
 from dslc.codegen.generate import generate, variants
-from dslc.codegen.host.library import NotRun, build
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType
@@ -22,6 +21,7 @@ from dslc.semantics.library import Rules
 from tests.caches import apart
 from tests.codegen.files import ran, with_kernel
 from tests.codegen.groups import Build, M, N, Room, group, needs_compiler
+from tests.codegen.native import NotRun, build
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]> g'
 #: models from `x` (and `i`) to `y`: by constants, by data in vectors and beside them, by numbers of a small table

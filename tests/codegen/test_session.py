@@ -22,7 +22,7 @@ import dslc
 from dslc import kernels
 from dslc.cli.main import run as cli
 from dslc.codegen.host.compiler import NAMES
-from dslc.codegen.host.library import build, kept, library_folder
+from dslc.codegen.host.library import kept, library_folder
 from dslc.codegen.text import KernelText
 from dslc.cost.process import ModelFile, Worker
 from dslc.errors import DslcError
@@ -35,6 +35,7 @@ from dslc.semantics.library import Rules
 from tests.caches import apart
 from tests.codegen.files import by_hand, feeds, mish, ran
 from tests.codegen.kernels import broken, halves
+from tests.codegen.native import build
 
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 

@@ -18,8 +18,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from dslc.codegen.host.compiler import NAMES, BuildReason, Compiler, NotBuilt
-from dslc.codegen.host.library import NotRun, build, clear, kept, library_folder, opened
+from dslc.codegen.host.library import clear, kept, library_folder, opened
 from tests.codegen.kernels import broken, endless, f32, halves, kernel, total
+from tests.codegen.native import NotRun, build
 from tests.tuned import tuned
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
@@ -300,7 +301,7 @@ def test_a_slow_kernel_holds_no_other(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_two_processes_build_the_same(tmp_path: Path) -> None:
     code = (
-        "import sys, numpy as np\nfrom tests.codegen.kernels import halves\nfrom dslc.codegen.host.library import build\n"
+        "import sys, numpy as np\nfrom tests.codegen.kernels import halves\nfrom tests.codegen.native import build\n"
         "x = np.ones((3, 4), np.float32)\nassert (build([halves()], sys.argv[1]).run('k_halves', [x])[0] == 0.5).all()"
     )
     root = Path(__file__).parents[2]

@@ -15,7 +15,6 @@ import dslc
 from dslc.cli.main import run as cli
 from dslc.codegen.custom import NotRendered, rendered
 from dslc.codegen.host.compiler import NotBuilt
-from dslc.codegen.host.library import build
 from dslc.deadline import FOREVER
 from dslc.fuse.kernel_checks import wrong
 from dslc.fuse.templates import Templates, Written
@@ -24,6 +23,7 @@ from dslc.onnx.exporter import function_of
 from dslc.semantics.library import load_many
 from tests.caches import apart
 from tests.codegen.groups import M, N, Room, group, needs_compiler
+from tests.codegen.native import build
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text("utf-8").split("## Kernels of your own")[1]
 RELU = """

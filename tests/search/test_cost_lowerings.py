@@ -182,7 +182,7 @@ def test_the_sum_of_prices_is_that_of_everything_that_runs() -> None:
     assert what == ["targets.ort_rms_norm", "", ""]
     assert [price.seconds for price in priced.prices] == pytest.approx([1e-5, 1e-5, 1e-5])
     assert priced.seconds == pytest.approx(3e-5)
-    assert table.price(op("exp", a).node) == pytest.approx(1e-5)
+    assert model.cost(op("exp", a).node) == pytest.approx(1e-5)
 
 
 class Blocks(Invented):

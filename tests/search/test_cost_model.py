@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -230,10 +229,7 @@ class Disturbed(Measurer):
     def overhead(self) -> float:
         return 0.0
 
-    def _ask(
-        self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = "", like: bytes = b"",
-        hopeless: float = 0.0,
-    ) -> dict[str, object]:  # fmt: skip
+    def _ask(self, model: bytes, sample: Sample, layout: bool = False) -> dict[str, object]:
         self.seen[model] = self.seen.get(model, 0) + 1
         return {"seconds": 2e-3 if self.seen[model] % 3 == 1 else 1e-3, "layout": ((), False, False)}
 

@@ -23,13 +23,14 @@ from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.fuse import autotune
-from dslc.fuse.autotune import Autotuner, Dropped, Generated, Subject, TunedKernel, WhyUnused
+from dslc.fuse.autotune import Autotuner, Dropped, Generated, TunedKernel, WhyUnused
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, estimate, machine
 from dslc.fuse.groups import Neighbours, NodeGroup, proposals
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.offers import Offer, OfferPrices
 from dslc.fuse.profile import Profiles
+from dslc.fuse.timings import Subject
 from dslc.ir.constants import array_value
 from dslc.ir.graph import Call, Graph, Kernel, Value
 from dslc.semantics.apply import apply
@@ -280,7 +281,7 @@ def kept(
 
     monkeypatch.setattr(search, "Autotuner", Invented)
     costs = CostModel(rules, Counted(), lambda inputs, outputs: b"", 17)
-    return [words(one.tried.program) for one in search.fused(whole, rules, costs, 17).story.kept]
+    return [words(one.tried.program) for one in search.Fusing(whole, rules, costs, 17).run().story.kept]
 
 
 def test_what_there_was_no_time_for_goes_on_where_it_stopped(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:

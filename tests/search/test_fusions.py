@@ -18,7 +18,6 @@ from benchmarks.kernel_models import Case, Writer, mish, prelu, weights
 from benchmarks.kernels import sizes_of, with_kernels
 from dslc.codegen.generate import generate
 from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
-from dslc.codegen.host.library import build as built
 from dslc.codegen.text import KernelText, NotGenerated, Reason
 from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
@@ -31,6 +30,7 @@ from dslc.fuse.fusion import Fused, FusingStory
 from dslc.fuse.groups import proposals
 from dslc.fuse.kernels import fold_of, kernels
 from dslc.fuse.profile import WorkSizes
+from dslc.fuse.timings import Subject
 from dslc.interpret import Floats, run
 from dslc.ir.graph import Call, Graph, Kernel
 from dslc.ir.graph import replace as graph_replace
@@ -41,6 +41,7 @@ from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, standard
 from dslc.sessions import session
 from tests.caches import apart
+from tests.codegen.native import build as built
 from tests.search.test_match_random import BASES, STEPS, Step, build, unary
 
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
@@ -265,7 +266,7 @@ def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> autotune.TunedKernel | 
     with CostCache(None) as costs:
         measurer = Measurer(this_machine(1), costs)
         try:
-            subject = autotune.Subject(whole, (False,) * len(holes))
+            subject = Subject(whole, (False,) * len(holes))
             (found,) = autotune.Autotuner(rules, measurer, WorkSizes({"N": 64}), 17).tried([subject]).values()
         finally:
             measurer.close()

@@ -21,7 +21,7 @@ from dslc.cost import process, timing
 from dslc.cost.clock import Clock
 from dslc.cost.confidence_sequence import quick_mean
 from dslc.cost.process import ModelFile, Worker, WorkerFailed, profiled
-from dslc.cost.timing import Goal, InterleavedBenchmark, MemoryShort, Racing, check_memory, race
+from dslc.cost.timing import Goal, InterleavedBenchmark, MemoryShort, check_memory, race
 from dslc.cost.worker import fastest
 from dslc.deadline import TimeUp
 
@@ -203,7 +203,8 @@ def test_who_is_loaded_first_changes(monkeypatch: pytest.MonkeyPatch) -> None:
             yield found
 
     monkeypatch.setattr(timing, "_started", noted)
-    held = InterleavedBenchmark(products(2), FEEDS, 1, goal=Goal.RATIO, racing=Racing(precise=1.0))
+    monkeypatch.setattr(timing, "PRECISE", 1.0)
+    held = InterleavedBenchmark(products(2), FEEDS, 1, goal=Goal.RATIO)
     for _ in range(4):
         # one generation, however little time there is
         held.run(0.0, [held.enter(products(3))])

@@ -11,12 +11,13 @@ from dslc.codegen.host.library import Library
 from dslc.cost.groups import Group
 from dslc.cost.model import CostModel
 from dslc.deadline import FOREVER, Deadline, TimeUp
-from dslc.fuse.autotune import MARGIN, Autotuner, Dropped, KernelForm, Subject, TunedKernel, WhyUnused
+from dslc.fuse.autotune import MARGIN, Autotuner, Dropped, TunedKernel, WhyUnused
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Neighbours, NodeGroup
 from dslc.fuse.kernels import Cyclic, fold_of, folded
 from dslc.fuse.offers import form_estimates
 from dslc.fuse.profile import Profiles, Reach
+from dslc.fuse.timings import KernelForm, Subject
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, topological
 from dslc.ir.holes import abstracted
