@@ -208,7 +208,7 @@ def _of_pattern(pattern: OperatorPattern, sizes: dict[Iter, int], slopes: dict[I
 def _of_scope(node: ScopeNode, total: Reduce) -> _Form:
     reads = [*each_of(Read, total.body)]
     plain, windows = 1, []
-    for it, extent in total.axes:
+    for it, extent in total.ranges:
         size = int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 128
         if any(_slides(it, size, at) for each in reads for at in each.index):
             windows += [size] * (size > 1)
@@ -216,7 +216,7 @@ def _of_scope(node: ScopeNode, total: Reduce) -> _Form:
             plain *= size
     batch = prod(
         long if isinstance(long, int) else 128
-        for it, long in node.scope.axes
+        for it, long in node.scope.ranges
         if len(reads) > 1 and all(it in each.index for each in reads)
     )
     return _Form(tuple(sorted(windows)), plain, batch)

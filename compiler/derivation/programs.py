@@ -10,7 +10,7 @@ from math import prod
 from dslc.derivation.pieces import scopes_of
 from dslc.derivation.steps import Path
 from dslc.derivation.targets import summed
-from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, nodes_below, topological
+from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, nodes_of, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, flat
 from dslc.ir.scopes import each_of
 from dslc.semantics.library import Rules
@@ -46,7 +46,7 @@ At = Callable[[int], int]
 
 def calls_of(*values: Value) -> tuple[Call, ...]:
     """Return the calls that values need, arguments first."""
-    return tuple(node for node in nodes_below(values) if isinstance(node, Call))
+    return tuple(node for node in nodes_of(values) if isinstance(node, Call))
 
 
 def _as_it_is(number: int) -> int:

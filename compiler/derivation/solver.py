@@ -274,7 +274,7 @@ class Matching:
             return Miss(MissReason.TYPES, str(problem))
         if made.type.dtype is not self.view.dtype:
             return Miss(MissReason.TYPES, f"{made.type.dtype} instead of {self.view.dtype}")
-        groups = pattern.scope.iterator_counts
+        groups = pattern.scope.counts
         if len(made.type.shape) != len(groups):
             return Miss(MissReason.SIZES)
         index: list[Scalar] = []

@@ -193,9 +193,9 @@ def _apart(value: Value) -> Value:
     if not isinstance(node, ScopeNode):
         return value
     scope = _without_units(node.scope)
-    single = {it: num(0) for it, extent in scope.axes if extent == 1}
+    single = {it: num(0) for it, extent in scope.ranges if extent == 1}
     body = _with_numbers(substitute(scope.body, single), node.args)
-    at: Ranges = {it: (0, extent - 1) for it, extent in scope.axes if isinstance(extent, int)}
+    at: Ranges = {it: (0, extent - 1) for it, extent in scope.ranges if isinstance(extent, int)}
     body = without_others(reduced(body), [arg.type.shape for arg in node.args], at)
     inner = renumber(_summed_apart(Scope(scope.extents, body, scope.dtype), node.args))
     if scope.groups is None:
@@ -210,7 +210,7 @@ def _without_units(scope: Scope) -> Scope:
     values: dict[Iter, Scalar] = {}
     extents: list[Dim] = []
     groups: list[int] = []
-    places = iter(scope.axes)
+    places = iter(scope.ranges)
     for count in scope.groups:
         own = list(islice(places, count))
         kept = [each for each in own if each[1] != 1] or own[:1]
@@ -241,7 +241,7 @@ def _summed_apart(scope: Scope, args: tuple[Value, ...]) -> Value:
     if not total or not outer or not total.reads:
         return scope_value(scope, args)
     # what is the same along an axis is summed once
-    kept = [(it, extent) for it, extent in scope.axes if it in total.free]
+    kept = [(it, extent) for it, extent in scope.ranges if it in total.free]
     own: dict[Iter, Scalar] = {it: traversal(k) for k, (it, _) in enumerate(kept)}
     summed = scope_value(Scope(tuple(extent for _, extent in kept), substitute(total, own), scope.dtype), args)
     body = rebuild_scalar(outer, lambda node: read(len(args), tuple(it for it, _ in kept)) if node is TOTAL else None)
@@ -275,10 +275,10 @@ def _original(value: Value) -> Value:
     source = node.args[body.operand]
     if source.type != value.type:
         return value
-    single = {it: num(0) for it, extent in scope.axes if extent == 1}
+    single = {it: num(0) for it, extent in scope.ranges if extent == 1}
     place: list[Scalar] = []
-    iters = iter(scope.axes)
-    for count in scope.iterator_counts:
+    iters = iter(scope.ranges)
+    for count in scope.counts:
         position: Scalar = num(0)
         for _ in range(count):
             it, extent = next(iters)
@@ -334,7 +334,7 @@ def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
     scope, body = node.scope, node.scope.body
     if not isinstance(body, Read) or body.other is not None or scope.groups is not None:
         return False
-    sizes = dict(scope.axes)
+    sizes = dict(scope.ranges)
     read_at: set[Iter] = set()
     for at, size in zip(body.index, node.args[body.operand].type.shape, strict=True):
         factor: Scalar = num(1)
@@ -350,5 +350,5 @@ def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
 
 
 def _ranges(scope: Scope) -> Ranges:
-    known: Ranges = {it: (0, extent - 1) for it, extent in scope.axes if isinstance(extent, int)}
+    known: Ranges = {it: (0, extent - 1) for it, extent in scope.ranges if isinstance(extent, int)}
     return {**sum_ranges(scope.body), **known}

@@ -149,14 +149,14 @@ def _pattern(op: OperatorDef, choice: AssumedChoice) -> OperatorPattern | None:
         # broadcast along an axis: the iterators of another rank choice do that
         return None
     whole, kind, sums = rebuild(node.scope.body, _renamed), None, Iters()
-    extents = {it: unknown(as_scalar(extent)) for it, extent in node.scope.axes}
+    extents = {it: unknown(as_scalar(extent)) for it, extent in node.scope.ranges}
     total, outer = around(whole)
     body = whole
     if total:
         if total.where is not None or any(extent.free for extent in total.extents):
             return None
         kind, sums = total.kind, total.iters
-        extents.update(total.axes)
+        extents.update(total.ranges)
         body = total.body
     parts = [*walk(body), *(walk(outer) if outer else ())]
     reads = [part for part in parts if isinstance(part, Read) and part is not TOTAL]

@@ -16,7 +16,7 @@ from dslc.interpret.exact import Exact
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import Feeds, InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DTYPES, DType, float_digits
-from dslc.ir.graph import Constant, Value, nodes_below
+from dslc.ir.graph import Constant, Value, nodes_of
 from dslc.ir.scalar import Apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -115,7 +115,7 @@ class PairOfLists:
 
     def _cancelled(self, feeds: Feeds, a: Any, b: Any) -> bool:
         """Return whether two numbers differ by no more than what the largest intermediate of either side may be rounded by."""
-        nodes = nodes_below((*self.left, *self.right))
+        nodes = nodes_of((*self.left, *self.right))
         values = [value for node in nodes for value in node.values if value.type.dtype.is_float and value not in feeds]
         found = _results(values, feeds)
         if not isinstance(found, DefinedResults):
@@ -135,7 +135,7 @@ def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right:
         for part in computed(scopes)
         if isinstance(part, Apply) and part.name.startswith("convert:")
     }
-    nodes = nodes_below(scopes)
+    nodes = nodes_of(scopes)
     constants = {Value(node).type.dtype for node in nodes if isinstance(node, Constant)}
     tolerance = max((_ROUNDED[dtype] for dtype in converted | constants if dtype in _ROUNDED), default=TOLERANCE)
     powers = {float_digits(dtype) if dtype.is_float else 8 * dtype.bytes - k for dtype in converted for k in (0, 1)}

@@ -140,7 +140,7 @@ def intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[frozen
     passed: set[Scalar] = set()
     for node in walk(root):
         if isinstance(node, Reduce):
-            for it, extent in node.axes:
+            for it, extent in node.ranges:
                 bound = _bound(extent, known)
                 known[it] = max(known.get(it, 0), bound)
             if node.kind == "sum":
@@ -292,7 +292,7 @@ class _Machine:
     def _reduce(self, node: Reduce, frame: _Frame) -> Arr:
         ranges = dict(frame.ranges)
         conditions = list(conjuncts(node.where))
-        for it, extent in node.axes:
+        for it, extent in node.ranges:
             size = as_kind(self.go(extent, _Frame(ranges, frame.guarded)), "int", self._domain)
             largest = max(0, int(size.data.max())) if size.data.size else 0
             ranges[it] = (0, largest)

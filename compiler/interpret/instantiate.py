@@ -31,7 +31,7 @@ from dslc.interpret.draft import (
 from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Call, Input, Value, input_value, nodes_below
+from dslc.ir.graph import Call, Input, Value, input_value, nodes_of
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, EvalError, Mismatch, MismatchKind, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
@@ -349,7 +349,7 @@ def instantiate(
         side = "right"
         right, inner = draft.right(syntax)
         corrected, limit = _corrections(draft, (*syntax.left, *syntax.right), inner)
-        for node in nodes_below([*left.values(), *right.values()]):
+        for node in nodes_of([*left.values(), *right.values()]):
             for value in node.values:
                 _held(value.type)
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
@@ -374,7 +374,7 @@ def _linear_uses(
     name = condition.args[0].id
     declared = (s for part in syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if s.name == name)
     count = next((len(s.params) for s in declared), 0)
-    uses = [n for n in nodes_below(left.values()) if isinstance(n, Call) and name in terms and n.op == terms[name].name]
+    uses = [n for n in nodes_of(left.values()) if isinstance(n, Call) and name in terms and n.op == terms[name].name]
     return all(linear_at(rules, n, count) for n in uses)
 
 

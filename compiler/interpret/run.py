@@ -14,7 +14,7 @@ from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.evaluator import CannotEvaluate, evaluate
 from dslc.interpret.reads import OutOfBounds
 from dslc.ir.constants import FillRef
-from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, nodes_below
+from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, nodes_of
 
 #: arrays by the values that they are given for
 Feeds: TypeAlias = Mapping[Value, Any]
@@ -84,7 +84,7 @@ def _needed(outputs: Sequence[Value], known: Mapping[Value, ReadOperand]) -> lis
         if node not in needed and node not in fed:
             needed.add(node)
             stack.extend(arg.node for arg in node.args if arg not in known)
-    return [node for node in nodes_below(outputs) if node in needed]
+    return [node for node in nodes_of(outputs) if node in needed]
 
 
 def _fed(value: Value, array: Any, domain: Domain) -> ReadOperand:

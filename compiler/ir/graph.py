@@ -51,12 +51,12 @@ class Scope:
         return tuple([traversal(k) for k in range(len(self.extents))])
 
     @property
-    def axes(self) -> tuple[tuple[Iter, Dim], ...]:
+    def ranges(self) -> tuple[tuple[Iter, Dim], ...]:
         """The iterators with their extents."""
         return tuple(zip(self.iters, self.extents, strict=True))
 
     @property
-    def iterator_counts(self) -> tuple[int, ...]:
+    def counts(self) -> tuple[int, ...]:
         """The number of iterators of each output dimension."""
         return self.groups or (1,) * len(self.extents)
 
@@ -401,7 +401,7 @@ def topological(roots: Iterable[Node]) -> list[Node]:
     return out
 
 
-def nodes_below(values: Iterable[Value]) -> list[Node]:
+def nodes_of(values: Iterable[Value]) -> list[Node]:
     """The nodes that values need, arguments first."""
     return topological(value.node for value in values)
 

@@ -240,7 +240,7 @@ class Reduce(Scalar):
     where: Scalar | None
 
     @property
-    def axes(self) -> tuple[tuple[Iter, Scalar], ...]:
+    def ranges(self) -> tuple[tuple[Iter, Scalar], ...]:
         """The iterators with their extents."""
         return tuple(zip(self.iters, self.extents, strict=True))
 

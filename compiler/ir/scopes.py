@@ -227,7 +227,7 @@ def positions(scope: Scope, index: Sequence[Scalar], sized: Callable[[Dim], Scal
     sizes = [sized(extent) for extent in scope.extents]
     out: dict[Iter, Scalar] = {}
     at = 0
-    for count, position in zip(scope.iterator_counts, index, strict=True):
+    for count, position in zip(scope.counts, index, strict=True):
         rest = position
         for k in reversed(range(at, at + count)):
             if sizes[k] is num(1):
@@ -258,7 +258,7 @@ def split_iterator(value: Value, which: Iter, factor: Dim) -> Value:
         values: dict[Iter, Scalar] = {it: traversal(k + (k > at)) for k, it in enumerate(scope.iters)}
         values[which] = apply("+", apply("*", traversal(at), as_scalar(factor)), traversal(at + 1))
         groups, start = [], 0
-        for count in scope.iterator_counts:
+        for count in scope.counts:
             groups.append(count + (start <= at < start + count))
             start += count
         return _closed(scope, extents, groups, scope.body, args, values)
@@ -300,7 +300,7 @@ def drop_axis(value: Value, axis: int, position: Scalar | int) -> Value:
     `{[i0: N, i1: M] f(i0, i1)}`, axis 0 at p → `{[i0: M] f(p, i0)}`. The position may not depend on iterators.
     """
     scope = scope_of(value)
-    groups = scope.iterator_counts
+    groups = scope.counts
     start = sum(groups[:axis])
     gone = range(start, start + groups[axis])
     part = Scope(tuple(scope.extents[k] for k in gone), num(0), scope.dtype, (groups[axis],))
@@ -321,7 +321,7 @@ def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
     `{[i0: N] f(i0)}` with `{0: (a, m)}` → `{[i0: m] f(i0 + a)}`. A merged dimension that is cut is one iterator afterwards.
     """
     scope = scope_of(value)
-    groups = scope.iterator_counts
+    groups = scope.counts
     extents: list[Dim] = []
     counts: list[int] = []
     values: dict[Iter, Scalar] = {}

@@ -212,7 +212,7 @@ class _Program:
         # reductions are named by how many surround them, as they are read
         body = text.go(substitute(scope.body, {}))
         places, dims, at = [], [], 0
-        for count in scope.iterator_counts:
+        for count in scope.counts:
             binders = [f"i{k}: {text.go(_scalar(scope.extents[k]))}" for k in range(at, at + count)]
             sizes = [text.go(_scalar(scope.extents[k])) for k in range(at, at + count)]
             at += count

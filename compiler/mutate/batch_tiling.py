@@ -124,7 +124,7 @@ def _untiled(made: Value, scope: Scope, axes: Sequence[int], old: Value) -> Valu
     shape, sizes = shape_of(old), shape_of(made)
     # the positions of the region's iterators: merged dimensions are taken apart
     index: list[Scalar] = []
-    for axis, count in enumerate(scope.iterator_counts):
+    for axis, count in enumerate(scope.counts):
         own = [int(str(size)) for size in scope.extents[len(index) : len(index) + count]]
         for k in range(count):
             inner = prod(own[k + 1 :])

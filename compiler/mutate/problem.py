@@ -289,7 +289,7 @@ def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> boo
             loose.update(*(each.free for each in (*part.extents, part.where) if each is not None))
     # one name may be bound by several reductions: what is loose anywhere is fixed everywhere
     start = 0
-    for axis, count in enumerate(scope.iterator_counts):
+    for axis, count in enumerate(scope.counts):
         own = [scope.iters[k] for k in range(start, start + count) if scope.extents[k] != 1]
         start += count
         if len(own) == 1 and own[0] in where:

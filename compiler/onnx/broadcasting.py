@@ -15,7 +15,7 @@ from onnx import helper
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.fold import least
-from dslc.ir.graph import Input, Node, Opaque, Value, nodes_below, opaque
+from dslc.ir.graph import Input, Node, Opaque, Value, nodes_of, opaque
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
 from dslc.ir.sizes import multiple
 from dslc.onnx.access_lines import AxisLine
@@ -47,7 +47,7 @@ class Sources:
         """Every run of sizes of which one is symbolic, by the first value that has it, and the position of that."""
         out: dict[tuple[Scalar | int, ...], tuple[Place, int]] = {}
         readers = Counter(self._outputs)
-        order = nodes_below(self._outputs)
+        order = nodes_of(self._outputs)
         for node in order:
             readers.update(set(node.args))
         for position, node in enumerate(order):
@@ -62,7 +62,7 @@ class Sources:
 
     @cached_property
     def position(self) -> Mapping[Node, int]:
-        return {node: k for k, node in enumerate(nodes_below(self._outputs))}
+        return {node: k for k, node in enumerate(nodes_of(self._outputs))}
 
     def place(self, sizes: Sequence[Any], before: int) -> Place | None:
         """The place at which these sizes stand side by side in the shape of a value that is computed before a position."""

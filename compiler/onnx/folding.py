@@ -15,7 +15,7 @@ from dslc.errors import DslcError, error
 from dslc.interpret import Floats, InterpretError
 from dslc.interpret import run as interpret
 from dslc.ir.constants import FROM_NUMPY, NUMPY, FillRef
-from dslc.ir.graph import Call, Constant, Value, nodes_below, topological
+from dslc.ir.graph import Call, Constant, Value, nodes_of, topological
 from dslc.onnx.emit import Spec
 from dslc.onnx.plan import WritePlan
 from dslc.onnx.runtime import run
@@ -63,7 +63,7 @@ def compute(values: Sequence[Value], rules: Rules, opset: int, model: Model) -> 
 def _by_runtime(values: Sequence[Value], rules: Rules, opset: int, write: Model) -> list[Any]:
     leaves = [
         Value(node)
-        for node in nodes_below(values)
+        for node in nodes_of(values)
         if isinstance(node, Constant) and node.types[0] and node.types[0].elements > 1024
     ]
     model, names = write(values, rules, opset, inputs=leaves, scopes=True)

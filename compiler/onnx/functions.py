@@ -29,7 +29,7 @@ from dslc.ir.graph import (
     ScopeNode,
     Value,
     input_value,
-    nodes_below,
+    nodes_of,
     replace,
     with_args,
 )
@@ -137,11 +137,11 @@ def name_of(function: FunctionProto, types: Sequence[TensorType]) -> str:
 
     It is made of its nodes, and of the types that it is applied to (with sizes named as `standard_sizes` does).
     """
-    content = repr((_FORMAT, list(map(str, types)))).encode() + nodes_of(function)
+    content = repr((_FORMAT, list(map(str, types)))).encode() + contents_of(function)
     return f"k_{hashlib.sha256(content).hexdigest()[:12]}"
 
 
-def nodes_of(function: FunctionProto) -> bytes:
+def contents_of(function: FunctionProto) -> bytes:
     """The contents of a function without its name."""
     bare = FunctionProto(domain=DOMAIN)
     for field in ("input", "output", "node", "opset_import"):
@@ -225,7 +225,7 @@ def definition_of(rules: Rules, name: str, group: Graph) -> str:
 def _exact(rules: Rules, name: str, group: Graph) -> str | None:
     """A group with equations of its own as the text of a program, as far as there is one."""
     results = _in_standard_words(rules, group.outputs)
-    if not any(isinstance(node, ScopeNode) for node in nodes_below(results)):
+    if not any(isinstance(node, ScopeNode) for node in nodes_of(results)):
         return None
     try:
         text = program_text(Graph(group.inputs, results), name)
@@ -330,7 +330,7 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
     out: list[str] = []
     count = 0
     results = _in_standard_words(rules, group.outputs)
-    for node in nodes_below(results):
+    for node in nodes_of(results):
         if isinstance(node, Input):
             continue
         if isinstance(node, Constant):
@@ -346,7 +346,7 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
 def _in_standard_words(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
     """Operators of other libraries as their equations: a reader of the file need not have them."""
     new: dict[Value, Value] = {}
-    for node in nodes_below(outputs):
+    for node in nodes_of(outputs):
         args = tuple(new[arg] for arg in node.args)
         foreign = isinstance(node, Call) and not node.op.startswith(f"{STANDARD}.")
         values = expand_node(rules, node, args) if foreign else with_args(node, args)
@@ -357,7 +357,7 @@ def _in_standard_words(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value,
 def _statement(rules: Rules, node: Node, names: Mapping[Value, str]) -> str:
     targets = ", ".join(names[value] for value in node.values)
     if isinstance(node, ScopeNode):
-        places = ", ".join(f"{i.name}: {size}" for i, size in node.scope.axes)
+        places = ", ".join(f"{i.name}: {size}" for i, size in node.scope.ranges)
         return f"let {targets}[{places}] = {show_with(node.scope.body, tuple(names[arg] for arg in node.args))}"
     assert isinstance(node, Call)
     attrs = [f"{name}={_written(value)}" for name, value in node.attrs]

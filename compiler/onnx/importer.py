@@ -33,7 +33,7 @@ from dslc.onnx.constant_propagation import KnownValues, least, open_ends, placed
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, ValuesByPlace, bind_graph, open_sizes
 from dslc.onnx.einsum import written
 from dslc.onnx.exporter import function_of
-from dslc.onnx.functions import IR_VERSION, nodes_of
+from dslc.onnx.functions import IR_VERSION, contents_of
 from dslc.onnx.inlining import inlined_functions
 from dslc.onnx.metadata import DOMAIN, KEY, metadata
 from dslc.onnx.protos import (
@@ -503,7 +503,7 @@ def defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], 
     if not group or len(group.inputs) != len(types):
         return None
     try:
-        if nodes_of(function_of(rules, group, opset).proto) != nodes_of(function):
+        if contents_of(function_of(rules, group, opset).proto) != contents_of(function):
             return None
         sizes = {
             size.name: given

@@ -18,7 +18,7 @@ from dslc.analysis.numeric import in_bounds
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import ScopeNode, Value, nodes_below, product
+from dslc.ir.graph import ScopeNode, Value, nodes_of, product
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -76,7 +76,7 @@ def lower_scope(node: ScopeNode, opset: int, symbols: Symbols, first: Collection
 def picked(outputs: Sequence[Value]) -> dict[Value, set[int]]:
     """The axes of scopes' values of which other scopes read one position at a time: in memory these are best the first ones."""
     found: dict[Value, set[int]] = {}
-    for node in nodes_below(outputs):
+    for node in nodes_of(outputs):
         if not isinstance(node, ScopeNode) or not any(isinstance(arg.node, ScopeNode) for arg in node.args):
             continue
         around = set(node.scope.iters)
@@ -96,7 +96,7 @@ class _ScopeLowering(Tensors):
         if self.scope.type.shape == self.scope.extents:
             self.order.sort(key=lambda axis: axis not in first)
         self.iters += [self.scope.iters[axis] for axis in self.order]
-        self.extents.update(self.scope.axes)
+        self.extents.update(self.scope.ranges)
         self._known: dict[Any, Value] = {}
         # how many choices are around what is lowered: both sides of one are computed
         self._chosen = 0
@@ -266,7 +266,7 @@ class _ScopeLowering(Tensors):
         if not mixed or len(ranges) < len(mixed) or not 0 < math.prod(map(len, ranges)) <= WINDOW or part.where:
             return None
         moved = [one for one in part.iters if one in mixed]
-        rest = [(one, extent) for one, extent in part.axes if one not in mixed]
+        rest = [(one, extent) for one, extent in part.ranges if one not in mixed]
         terms: list[Scalar] = []
         for at in itertools.product(*ranges):
             body = substitute(part.body, {one: as_scalar(k) for one, k in zip(moved, at, strict=True)})

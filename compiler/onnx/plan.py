@@ -23,7 +23,7 @@ from dslc.ir.graph import (
     Opaque,
     ScopeNode,
     Value,
-    nodes_below,
+    nodes_of,
     rebuild,
     topological,
     with_args,
@@ -94,7 +94,7 @@ class WritePlan:
 
     def __post_init__(self, outputs: Sequence[Value]) -> None:
         self.users = Counter(outputs)
-        for node in nodes_below(outputs):
+        for node in nodes_of(outputs):
             self.users.update(set(node.args))
         self._picked = picked(outputs)
 

@@ -26,7 +26,7 @@ from dslc.ir.graph import (
     ScopeNode,
     Value,
     input_value,
-    nodes_below,
+    nodes_of,
     rebuild,
     replace,
     scope_value,
@@ -122,10 +122,10 @@ def _lifted(body: Scalar, count: int, moves: tuple[bool, ...]) -> Scalar:
 def heaviest(results: Sequence[Value]) -> int:
     """The largest number of elements that one position of the batch needs: of any scope's result, or on the way to one."""
     most = 1
-    for node in nodes_below(results):
+    for node in nodes_of(results):
         if not isinstance(node, Constant):
             most = max(most, *(value.type.elements for value in node.values))
         if isinstance(node, ScopeNode):
-            sizes = {it: int(str(size)) for it, size in node.scope.axes}
+            sizes = {it: int(str(size)) for it, size in node.scope.ranges}
             most = max([most, *(count for _, count in intermediates(node.scope.body, sizes))])
     return most

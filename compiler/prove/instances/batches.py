@@ -319,7 +319,7 @@ def positions_alone(scope: Scope) -> dict[Iter, int]:
     """The dimension of the result that an iterator makes up alone."""
     out: dict[Iter, int] = {}
     at = 0
-    for position, count in enumerate(scope.iterator_counts):
+    for position, count in enumerate(scope.counts):
         if count == 1:
             out[scope.iters[at]] = position
         at += count

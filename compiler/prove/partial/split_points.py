@@ -132,7 +132,7 @@ class _Scope:
     def _positions(self) -> dict[Scalar, Any]:
         """The iterators at every position of the output; those of a merged dimension are digits of it."""
         scope = self._node.scope
-        groups = scope.iterator_counts
+        groups = scope.counts
         sizes = [int(str(size)) for size in scope.extents]
         at: dict[Scalar, Any] = {}
         first = 0
