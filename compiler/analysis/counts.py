@@ -16,7 +16,7 @@ from dslc.analysis.numeric import DataDependent, interval, vector
 from dslc.analysis.reads import accesses, intervals
 from dslc.ir.dtype import TensorType
 from dslc.ir.fold import is_index
-from dslc.ir.graph import Constant, Scope, ScopeNode, Value, topological
+from dslc.ir.graph import Constant, Scope, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 
 MOST_POINTS = 1 << 22  #: positions that are counted one by one
@@ -52,9 +52,7 @@ def scope_flops(scope: Scope, operands: Sequence[TensorType]) -> int:
     """The operations of one expression. Sizes must be numbers: raises Unknown otherwise."""
     if not scope.type.is_static or not all(operand.is_static for operand in operands):
         raise DataDependent("symbolic sizes")
-    positions: dict[Scalar, tuple[int, int]] = {
-        i: (0, max(e - 1, 0)) for i, e in zip(scope.iters, scope.extents, strict=True) if isinstance(e, int)
-    }
+    positions: dict[Scalar, tuple[int, int]] = {i: (0, max(e - 1, 0)) for i, e in scope.ranges if isinstance(e, int)}
     return round(_flops(scope.body, {}, positions) * scope.type.elements)
 
 
@@ -64,7 +62,7 @@ def graph_counts(outputs: tuple[Value, ...]) -> WorkCounts:
 
 
 def _counted(outputs: tuple[Value, ...]) -> Iterator[ScopeNode]:
-    for node in topological(value.node for value in outputs):
+    for node in nodes_of(outputs):
         if isinstance(node, ScopeNode) and (not node.constant or isinstance(node, Constant) or not node.args):
             yield node
 
@@ -91,7 +89,7 @@ def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[
             return 0  # counts positions
         inner = dict(extents)
         count = 1.0
-        for iterator, extent in zip(node.iters, node.extents, strict=True):
+        for iterator, extent in node.ranges:
             low, high = interval(extent, inner)
             inner[iterator] = (0, max(high - 1, 0))
             count *= (max(low, 0) + max(high, 0)) / 2

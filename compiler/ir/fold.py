@@ -182,7 +182,7 @@ def _terms(node: Scalar) -> tuple[Number, Scalar | None]:
     """A product as coefficient and the rest (None for a bare number)."""
     if isinstance(node, Num):
         return node.value, None
-    if isinstance(node, Apply) and node.name == "*" and isinstance(node.args[0], Num):
+    if node.op == "*" and isinstance(node.args[0], Num):
         rest = node.args[1:]
         return node.args[0].value, rest[0] if len(rest) == 1 else raw_apply("*", *rest)
     return 1, node
@@ -192,7 +192,7 @@ def _sum(args: tuple[Scalar, ...]) -> Scalar:
     constant: Any = 0
     terms: dict[Scalar, Any] = {}
     for arg in args:
-        for part in arg.args if isinstance(arg, Apply) and arg.name == "+" else (arg,):
+        for part in arg.args if arg.op == "+" else (arg,):
             coefficient, rest = _terms(part)
             if rest is None:
                 constant = _plus(constant, coefficient)
@@ -202,7 +202,7 @@ def _sum(args: tuple[Scalar, ...]) -> Scalar:
         return num(constant)  # sizes and positions are finite
     parts = [
         # one of what is no sum is as it is
-        rest if coefficient == 1 and type(coefficient) is int and not (isinstance(rest, Apply) and rest.name == "+")
+        rest if coefficient == 1 and type(coefficient) is int and not (rest.op == "+")
         else _product((num(coefficient), rest))
         for rest, coefficient in terms.items()
         if coefficient != 0 or not is_index(rest)
@@ -218,7 +218,7 @@ def _product(args: tuple[Scalar, ...]) -> Scalar:
     coefficient: Any = 1
     factors: list[Scalar] = []
     for arg in args:
-        for part in arg.args if isinstance(arg, Apply) and arg.name == "*" else (arg,):
+        for part in arg.args if arg.op == "*" else (arg,):
             if isinstance(part, Num) and not isinstance(part.value, bool):
                 coefficient = _times(coefficient, part.value)
             else:
@@ -227,11 +227,11 @@ def _product(args: tuple[Scalar, ...]) -> Scalar:
         return num(coefficient)
     if coefficient == 0 and all(is_index(factor) for factor in factors):
         return num(0)
-    if len(factors) == 1 and isinstance(factors[0], Apply) and factors[0].name == "+" and is_index(factors[0]):
+    if len(factors) == 1 and factors[0].op == "+" and is_index(factors[0]):
         return _sum(tuple(_product((num(coefficient), part)) for part in factors[0].args))
     if len(factors) > 1 and all(is_index(factor) for factor in factors):
         for k, factor in enumerate(factors):
-            if isinstance(factor, Apply) and factor.name == "+":
+            if factor.op == "+":
                 others = (*factors[:k], *factors[k + 1 :])
                 return _sum(tuple(_product((num(coefficient), part, *others)) for part in factor.args))
     ordered = sorted(factors, key=_order) if len(factors) > 1 else factors
@@ -242,7 +242,7 @@ def _product(args: tuple[Scalar, ...]) -> Scalar:
 
 def _divisible(node: Scalar, by: int) -> tuple[Scalar, Scalar]:
     """`node` as by * quotient + remainder, term by term; both integer expressions."""
-    parts = node.args if isinstance(node, Apply) and node.name == "+" else (node,)
+    parts = node.args if node.op == "+" else (node,)
     quotient: list[Scalar] = []
     rest: list[Scalar] = []
     for part in parts:
@@ -306,16 +306,16 @@ def _factors(node: Scalar) -> tuple[Any, list[Scalar]]:
     coefficient, rest = _terms(node)
     if rest is None:
         return coefficient, []
-    return coefficient, list(rest.args) if isinstance(rest, Apply) and rest.name == "*" else [rest]
+    return coefficient, list(rest.args) if rest.op == "*" else [rest]
 
 
 def _exact_quotient(a: Scalar, b: Scalar) -> Scalar | None:
     """`a // b` where b divides a as polynomials (a divisor is never 0)."""
-    if isinstance(b, Apply) and b.name == "+":
+    if b.op == "+":
         return num(1) if a is b else _quotient_of_sums(a, b)
     divisor, factors = _factors(b)
     terms = []
-    for part in a.args if isinstance(a, Apply) and a.name == "+" else (a,):
+    for part in a.args if a.op == "+" else (a,):
         coefficient, own = _factors(part)
         for factor in factors:
             if factor not in own:
@@ -337,7 +337,7 @@ def _quotient_of_sums(a: Scalar, b: Scalar) -> Scalar | None:
 def _polynomial(node: Scalar) -> _Sum | None:
     """A sum of products; None where a coefficient is no integer."""
     found: dict[tuple[Scalar, ...], int] = {}
-    for part in node.args if isinstance(node, Apply) and node.name == "+" else (node,):
+    for part in node.args if node.op == "+" else (node,):
         coefficient, factors = _factors(part)
         if not isinstance(coefficient, int):
             return None

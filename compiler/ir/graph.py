@@ -7,9 +7,10 @@ is changed in place. Graphs may be deep (thousands of nodes in a chain): walk th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -50,19 +51,25 @@ class Scope:
         return tuple([traversal(k) for k in range(len(self.extents))])
 
     @property
+    def ranges(self) -> Iterator[tuple[Iter, Dim]]:
+        """Each iterator with its extent."""
+        return zip(self.iters, self.extents, strict=True)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of iterators of each output dimension."""
+        return self.groups or (1,) * len(self.extents)
+
+    @property
     def type(self) -> TensorType:
         """The type of the result: merged dimensions have the product of their iterators' extents."""
         if self.groups is None:
             return TensorType(self.dtype, self.extents)
-        shape: list[Dim] = []
-        at = 0
-        for count in self.groups:
-            shape.append(product(self.extents[at : at + count]))
-            at += count
-        return TensorType(self.dtype, tuple(shape))
+        sizes = iter(self.extents)
+        return TensorType(self.dtype, tuple([product(islice(sizes, count)) for count in self.groups]))
 
     def __str__(self) -> str:
-        inside = ", ".join(f"i{k}: {e}" for k, e in enumerate(self.extents))
+        inside = ", ".join(f"{it}: {extent}" for it, extent in self.ranges)
         return f"{{[{inside}] {self.body}}}"
 
 
@@ -118,14 +125,18 @@ class Value:
     @property
     def type(self) -> TensorType:
         """Raises ValueError where the type is unknown."""
-        found = self.node.types[self.index]
+        found = self.type_or_none
         if found is None:
             raise ValueError("a value of unknown type")
         return found
 
     @property
+    def type_or_none(self) -> TensorType | None:
+        return self.node.types[self.index]
+
+    @property
     def known(self) -> bool:
-        return self.node.types[self.index] is not None
+        return self.type_or_none is not None
 
     @property
     def constant(self) -> bool:
@@ -362,7 +373,12 @@ class Graph:
     outputs: tuple[Value, ...]
 
     def nodes(self) -> list[Node]:
-        return topological(value.node for value in self.outputs)
+        return nodes_of(self.outputs)
+
+
+def nodes_of(values: Iterable[Value]) -> list[Node]:
+    """Every node that values are computed by, arguments first."""
+    return topological(value.node for value in values)
 
 
 def topological(roots: Iterable[Node]) -> list[Node]:

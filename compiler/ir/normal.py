@@ -252,7 +252,7 @@ class _Shown:
         if isinstance(node, Reduce):
             inside = dict(self.names)
             sizes = []
-            for it, extent in zip(node.iters, node.extents, strict=True):
+            for it, extent in node.ranges:
                 sizes.append(_Shown(inside, self.level + 1).go(extent))
                 inside[it] = f"?{self.level} {sizes[-1]}"
             below = _Shown(inside, self.level + 1)
@@ -260,9 +260,9 @@ class _Shown:
             return f"{node.kind}[{', '.join(sorted(sizes))}{where}] {below.go(node.body)}"
         return str(node)
 
-    def _operands(self, node: Apply) -> Iterator[str]:
+    def _operands(self, node: Scalar) -> Iterator[str]:
         for arg in node.args:
-            if isinstance(arg, Apply) and arg.name == node.name and node.name not in {"==", "!="}:
+            if arg.op == node.op and node.op not in {"==", "!="}:
                 yield from self._operands(arg)
             else:
                 yield self.go(arg)
@@ -298,9 +298,7 @@ def _flat(node: Scalar) -> Scalar:
 
 def _flat_reduction(node: Reduce) -> Scalar:
     single: dict[Iter, Scalar] = {
-        it: num(0)
-        for it, extent in zip(node.iters, node.extents, strict=True)
-        if isinstance(extent, Num) and extent.value == 1
+        it: num(0) for it, extent in node.ranges if isinstance(extent, Num) and extent.value == 1
     }
     if not single and not any(part.binds for part in node.children):
         return node
@@ -312,7 +310,7 @@ def _flat_reduction(node: Reduce) -> Scalar:
 
     iters: list[Iter] = []
     extents: list[Scalar] = []
-    for it, extent in zip(node.iters, node.extents, strict=True):
+    for it, extent in node.ranges:
         if it not in single:
             iters.append(it)
             extents.append(put(extent))
@@ -337,7 +335,7 @@ def _inner(kind: str, iters: frozenset[Iter], body: Scalar) -> tuple[Reduce, Sca
     """
     if isinstance(body, Reduce) and body.kind == kind:
         return body, body.body
-    if kind == "sum" and isinstance(body, Apply) and body.name == "*":
+    if kind == "sum" and body.op == "*":
         sums = [arg for arg in body.args if isinstance(arg, Reduce) and arg.kind == "sum"]
         if len(sums) == 1 and sums[0].free & iters:
             return sums[0], apply("*", *(arg for arg in body.args if arg is not sums[0]), sums[0].body)
@@ -366,7 +364,7 @@ def _folded(name: str, args: Sequence[Scalar]) -> Scalar:
 
 def _nested(name: str, node: Scalar) -> Iterator[Scalar]:
     """The operands of an associative function, those of the same one inside included."""
-    if isinstance(node, Apply) and node.name == name:
+    if node.op == name:
         for arg in node.args:
             yield from _nested(name, arg)
     else:

@@ -105,7 +105,7 @@ class _Moved:
         inner = self.inside()
         iters: list[Iter] = []
         extents: list[Scalar] = []
-        for it, extent in zip(node.iters, node.extents, strict=True):
+        for it, extent in node.ranges:
             # an extent may use the iterators before it
             size = extent if isinstance(extent, Num) else inner.inside().go(extent)
             if self.split is not None and self.split[0] is it:
@@ -258,7 +258,7 @@ def split_iterator(value: Value, which: Iter, factor: Dim) -> Value:
         values: dict[Iter, Scalar] = {it: traversal(k + (k > at)) for k, it in enumerate(scope.iters)}
         values[which] = apply("+", apply("*", traversal(at), as_scalar(factor)), traversal(at + 1))
         groups, start = [], 0
-        for count in scope.groups or (1,) * len(scope.extents):
+        for count in scope.counts:
             groups.append(count + (start <= at < start + count))
             start += count
         return _closed(scope, extents, groups, scope.body, args, values)
@@ -300,7 +300,7 @@ def drop_axis(value: Value, axis: int, position: Scalar | int) -> Value:
     `{[i0: N, i1: M] f(i0, i1)}`, axis 0 at p → `{[i0: M] f(p, i0)}`. The position may not depend on iterators.
     """
     scope = scope_of(value)
-    groups = scope.groups or (1,) * len(scope.extents)
+    groups = scope.counts
     start = sum(groups[:axis])
     gone = range(start, start + groups[axis])
     part = Scope(tuple(scope.extents[k] for k in gone), num(0), scope.dtype, (groups[axis],))
@@ -321,7 +321,7 @@ def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
     `{[i0: N] f(i0)}` with `{0: (a, m)}` → `{[i0: m] f(i0 + a)}`. A merged dimension that is cut is one iterator afterwards.
     """
     scope = scope_of(value)
-    groups = scope.groups or (1,) * len(scope.extents)
+    groups = scope.counts
     extents: list[Dim] = []
     counts: list[int] = []
     values: dict[Iter, Scalar] = {}

@@ -26,7 +26,7 @@ from dslc.ir.graph import (
     scope_value,
     with_args,
 )
-from dslc.ir.scalar import Apply, Num, Scalar, Sym
+from dslc.ir.scalar import Num, Scalar, Sym
 
 #: what an expression of sizes becomes
 Put = Callable[[Scalar], Scalar]
@@ -81,7 +81,7 @@ def multiple(size: Any) -> tuple[Sym, int] | None:
     """The unknown size that a size is so many times: `4 * N` is 4 times `N`. None for all others."""
     if isinstance(size, Sym):
         return size, 1
-    if not isinstance(size, Apply) or size.name != "*" or len(size.args) != 2:
+    if size.op != "*" or len(size.args) != 2:
         return None
     factors = [
         part.value for part in size.args if isinstance(part, Num) and isinstance(part.value, int) and part.value > 0

@@ -127,8 +127,8 @@ class _Text(ScalarText):
                 return f"(not ({self.go(node.args[0])}))"
             if name == "/" and self._of_integers(node):
                 raise NotWritten("a quotient of integers that is not cut towards zero")
-            inner = node.args[0] if name == "trunc" else None
-            if isinstance(inner, Apply) and inner.name == "/" and self._of_integers(inner):
+            inner = node.args[0]
+            if name == "trunc" and inner.op == "/" and self._of_integers(inner):
                 # `/` of integers is cut towards zero in the language
                 return f"({self._inner(inner.args[0])} / {self._inner(inner.args[1])})"
         return super().fresh(node)
@@ -137,7 +137,7 @@ class _Text(ScalarText):
         text = super()._inner(node)
         return f"({text})" if text.startswith("-") else text
 
-    def _of_integers(self, node: Apply) -> bool:
+    def _of_integers(self, node: Scalar) -> bool:
         found = element_type(raw_apply("+", *node.args), self._types, self._kinds) if node.reads else None
         return found is not None and found.is_integer
 
@@ -212,7 +212,7 @@ class _Program:
         # reductions are named by how many surround them, as they are read
         body = text.go(substitute(scope.body, {}))
         places, dims, at = [], [], 0
-        for count in scope.groups or (1,) * len(scope.extents):
+        for count in scope.counts:
             binders = [f"i{k}: {text.go(_scalar(scope.extents[k]))}" for k in range(at, at + count)]
             sizes = [text.go(_scalar(scope.extents[k])) for k in range(at, at + count)]
             at += count

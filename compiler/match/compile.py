@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from dslc.match.types import quick_type
 from dslc.semantics.composites import with_modes_chosen
 from dslc.semantics.definitions import LoweringDef, SubstitutionDef
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import constants_in
 from dslc.syntax import tree as t
 
 _TERM_PREDICATES = frozenset({"pointwise", "linear"})
@@ -133,7 +134,7 @@ def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> Compil
         functions=functions,
         ordered=exchangeable(side, types, conditions, lets),
         fixed=interchangeable_arguments(side, types, conditions, lets),
-        constants=frozenset(_constants(conditions)) & side.variables,
+        constants=constants_in(conditions) & side.variables,
     )
     _check_closed(compiled)
     return compiled
@@ -160,26 +161,14 @@ def _guards(statements: tuple[t.GraphStatement, ...]) -> tuple[tuple[t.Expr, ...
     return tuple(conditions), tuple(guards)
 
 
-def _constants(conditions: tuple[t.Expr, ...]) -> Iterator[str]:
-    """The names in guards `constant(X)`."""
-    for condition in conditions:
-        if isinstance(condition, t.Call) and condition.function == "constant" and len(condition.args) == 1:
-            name = condition.args[0]
-            if isinstance(name, t.Name):
-                yield name.id
-
-
 def _solved_names(types: Mapping[str, t.TypeExpr], conditions: tuple[t.Expr, ...]) -> set[str]:
     out: set[str] = set()
     for type in types.values():
         out |= free_names(type)
     for condition in conditions:
-        if isinstance(condition, t.Compare) and condition.ops == ("==",):
-            for operand in condition.operands:
-                if isinstance(operand, t.Name):
-                    out.add(operand.id)
-                elif isinstance(operand, t.ListExpr):
-                    out |= {e.id for e in operand.elements if isinstance(e, t.Name)}
+        for side in condition.equated:
+            parts = side.elements if isinstance(side, t.ListExpr) else (side,)
+            out |= {part.id for part in parts if isinstance(part, t.Name)}
     return out
 
 

@@ -224,7 +224,7 @@ def _meets(need: Need, value: Value, index: Index) -> bool:
     if isinstance(need, AnyTensor):
         if need.constant and not value.constant:
             return False
-        type = value.node.types[value.index]
+        type = value.type_or_none
         return type is not None and (need.quick is None or need.quick.fits(type, {}))
     if isinstance(need, AnyNumber):
         number = number_at(value, index)
@@ -257,7 +257,7 @@ def known_at(value: Value, index: Index) -> tuple[int, Kind]:
     found = known.get(value)
     if found is None:
         numbered = value.constant and number_at(value, index) is not None
-        found = known[value] = (len(known), value if numbered else (value.node.types[value.index], value.constant))
+        found = known[value] = (len(known), value if numbered else (value.type_or_none, value.constant))
     return found
 
 

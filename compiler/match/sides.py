@@ -479,6 +479,6 @@ def _constant(rules: Rules, expr: t.Expr, frame: Frame | None) -> object:
     """The value of an argument that no match changes."""
     while isinstance(expr, t.Name) and frame is not None and frame.caller is not None and expr.id in frame.arguments:
         expr, frame = frame.arguments[expr.id], frame.caller
-    if isinstance(expr, t.Str | t.Int) or (isinstance(expr, t.Name) and expr.id in {"true", "false"}):
+    if isinstance(expr, t.Str | t.Int) or (expr.bare in {"true", "false"}):
         return evaluate(expr, Env(frame.module, rules)) if frame is not None else None
     return None

@@ -524,7 +524,7 @@ class Structure:
 
     def _bindings(self, name: str, value: Value) -> Bindings | None:
         """Bind the names in a variable's declared type; None where the value cannot have it."""
-        type = value.node.types[value.index]
+        type = value.type_or_none
         quick = self._rule.quick.get(name)
         if type is None or quick is None:
             return None if type is None else ()

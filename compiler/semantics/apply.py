@@ -112,7 +112,7 @@ def _output_type(output: t.Param, env: Env) -> TensorType:
         return shape_of(output.type, env)
     value = env.get(output.name)
     if not isinstance(value, Value):
-        raise fail("E0326", f"the output `{output.name}` is no tensor", output.span)
+        raise fail("E0326", f"the output `{output.name}` is no tensor", output)
     return value.type
 
 

@@ -191,8 +191,8 @@ def bind_equalities(op: OperatorDef, env: Env) -> None:
     while grew:
         grew = False
         for condition in conditions_of(op):
-            if isinstance(condition, t.Compare) and condition.ops == ("==",):
-                left, right = condition.operands
+            if condition.equated:
+                left, right = condition.equated
                 try:
                     grew = bind_equal(left, right, env) or bind_equal(right, left, env) or grew
                 except (Unbound, EvalError, Mismatch):

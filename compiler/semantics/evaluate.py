@@ -70,8 +70,8 @@ def evaluate(expr: t.Expr, env: Env) -> Any:
     if meaning is not None:
         return meaning(expr, env)
     if isinstance(expr, t.TupleExpr):
-        raise fail("E0326", "a tuple stands only in a subscript or a type", expr.span)
-    raise fail("E0327", "this has no value here", expr.span)
+        raise fail("E0326", "a tuple stands only in a subscript or a type", expr)
+    raise fail("E0327", "this has no value here", expr)
 
 
 def elements(exprs: tuple[t.Expr, ...], env: Env) -> tuple[Any, ...]:
@@ -90,7 +90,7 @@ def spliced(pack: t.Pack, env: Env) -> tuple[Any, ...]:
     """The elements that a pack stands for."""
     value = evaluate(pack.value, env)
     if not isinstance(value, tuple):
-        raise fail("E0326", "`*` splices a list, and this is none", pack.span)
+        raise fail("E0326", "`*` splices a list, and this is none", pack)
     return value
 
 
@@ -159,7 +159,7 @@ def _plain_operand(value: Any, expr: t.Expr, wanted: str) -> Any:
         elif not isinstance(item, bool | int | float | Fraction | Scalar):
             kind = "a tensor" if isinstance(item, Value) else f"`{expr.span.text}`"
             hint = "between tensors, call the operators by name" if isinstance(item, Value) else ""
-            raise fail("E0326", f"{kind} is no {wanted}", expr.span, hint=hint)
+            raise fail("E0326", f"{kind} is no {wanted}", expr, hint=hint)
     return value
 
 
@@ -172,7 +172,7 @@ def _binary(expr: t.Binary, env: Env) -> Any:
         return lists.conjunction([left, right]) if expr.op == "and" else lists.disjunction([left, right])
     left, right = _number_or_list(expr.left, env), _number_or_list(expr.right, env)
     if expr.op in {"|", "&", "@"}:
-        raise fail("E0327", f"`{expr.op}` is for the sets of derivations", expr.span)
+        raise fail("E0327", f"`{expr.op}` is for the sets of derivations", expr)
     if expr.op == "/" and _of_integers(left, right, env):
         # cut towards zero: no factor may be taken out of it
         return apply("trunc", raw_apply("/", as_scalar(left), as_scalar(right)))
@@ -185,7 +185,7 @@ def _binary(expr: t.Binary, env: Env) -> Any:
 def _bounded(value: Any, expr: t.Expr) -> Any:
     """A value that is neither too long a list nor too large an expression."""
     if isinstance(value, Scalar) and value.weight > MAX_WEIGHT:
-        raise fail("E0327", "this expression has too many parts when it is written out", expr.span)
+        raise fail("E0327", "this expression has too many parts when it is written out", expr)
     if isinstance(value, tuple | list):
         _countable(len(value), expr)
     return value
@@ -193,7 +193,7 @@ def _bounded(value: Any, expr: t.Expr) -> Any:
 
 def _countable(count: int, expr: t.Node) -> None:
     if count > MAX_UNROLL:
-        raise fail("E0327", "this list has too many elements", expr.span)
+        raise fail("E0327", "this list has too many elements", expr)
 
 
 def _of_integers(left: Any, right: Any, env: Env) -> bool:
@@ -210,9 +210,9 @@ def _compare(expr: t.Compare, env: Env) -> Any:
     parts = []
     for k, op in enumerate(expr.ops):
         if op == "~=":
-            raise fail("E0327", "`~=` stands only in tests", expr.span)
+            raise fail("E0327", "`~=` stands only in tests", expr)
         if op == "in" and not isinstance(values[k + 1], tuple):
-            raise fail("E0326", "`in` looks in a list, and this is none", expr.operands[k + 1].span)
+            raise fail("E0326", "`in` looks in a list, and this is none", expr.operands[k + 1])
         if op not in {"==", "!=", "in"}:
             for at in (k, k + 1):
                 _plain_operand(values[at], expr.operands[at], "number")
@@ -249,16 +249,16 @@ def range_of(binder: t.Binder, env: Env) -> Any:
     name = binder.name
     source = binder.range if binder.range is not None else env.ranges.get(name)
     if source is None:
-        raise fail("E0316", f"nothing says what `{name}` ranges over", binder.span, hint=f"write `{name}: N`")
+        raise fail("E0316", f"nothing says what `{name}` ranges over", binder, hint=f"write `{name}: N`")
     value = evaluate(source, env)
     if binder.star and not isinstance(value, tuple):
-        raise fail("E0326", f"`*{name}` ranges over a list of sizes", binder.span)
+        raise fail("E0326", f"`*{name}` ranges over a list of sizes", binder)
     if not binder.star and isinstance(value, tuple):
         message = f"`{name}` ranges over one size, and this is a list"
-        raise fail("E0326", message, binder.span, hint=f"write `*{name}`")
+        raise fail("E0326", message, binder, hint=f"write `*{name}`")
     for size in value if binder.star else (value,):
         if isinstance(size, bool) or (isinstance(size, float | Fraction) and not float(size).is_integer()):
-            raise fail("E0326", f"`{source.span.text}` is no size", source.span)
+            raise fail("E0326", f"`{source.span.text}` is no size", source)
         _plain_operand(size, source, "size")
     return value
 
@@ -292,7 +292,7 @@ def _reduction(expr: t.Reduction, env: Env) -> Any:
 
 def _number(value: Any, expr: t.Expr) -> Any:
     if isinstance(value, tuple):
-        raise fail("E0326", "a list where one value is expected", expr.span)
+        raise fail("E0326", "a list where one value is expected", expr)
     return _plain_operand(value, expr, "number")
 
 
@@ -336,7 +336,7 @@ def _points(binders: tuple[t.Binder, ...], env: Env) -> Any:
 def _subscript(expr: t.Subscript, env: Env) -> Any:
     base = evaluate(expr.base, env)
     if isinstance(base, Value):
-        name = expr.base.id if isinstance(expr.base, t.Name) else None
+        name = expr.base.bare
         return _tensor_read(base, name, expr.subs, expr.other, env, expr)
     if isinstance(base, tuple) and not isinstance(base, Outputs):
         return _list_read(base, elements(expr.subs, env), expr)
@@ -344,7 +344,7 @@ def _subscript(expr: t.Subscript, env: Env) -> Any:
         if elements(expr.subs, env):
             raise Mismatch("a number has no subscript", expr.span)
         return base  # a pointwise operator called on values: its parameter is one value
-    raise fail("E0326", "only a tensor or a list has subscripts", expr.span)
+    raise fail("E0326", "only a tensor or a list has subscripts", expr)
 
 
 def _list_read(values: tuple[Any, ...], index: tuple[Any, ...], expr: t.Expr) -> Any:
@@ -377,7 +377,7 @@ def _tensor_read(
 ) -> Any:
     if env.builder is None:
         hint = "a tensor has its places on the left, where there are none too: `let s[] = ...`"
-        raise fail("E0327", "an element is read outside an equation", expr.span, hint=hint)
+        raise fail("E0327", "an element is read outside an equation", expr, hint=hint)
     index = index_of(subs, env.decls.get(name) if name is not None else None, env)
     if len(index) != value.type.rank:
         raise Mismatch(f"{len(index)} subscripts on a tensor of rank {value.type.rank}", expr.span)
@@ -397,7 +397,7 @@ def index_of(subs: tuple[t.Expr, ...], declared: tuple[t.Expr, ...] | None, env:
         else:
             value = operand(sub, env)
             if isinstance(value, tuple):
-                raise fail("E0326", "a list where one index is expected", sub.span, hint="splice it with `*`")
+                raise fail("E0326", "a list where one index is expected", sub, hint="splice it with `*`")
             out.append(value)
     return tuple(out)
 
@@ -422,7 +422,7 @@ def _extent_of(index: Any, slot: t.Expr, env: Env) -> Any:
         return evaluate(slot.right, env)
     if isinstance(slot, t.Name) and slot.id in env.ranges:
         return evaluate(env.ranges[slot.id], env)
-    raise fail("E0316", "nothing says what this index of a merged dimension ranges over", slot.span)
+    raise fail("E0316", "nothing says what this index of a merged dimension ranges over", slot)
 
 
 # ---- scopes --------------------------------------------------------------------------------------------------
@@ -442,7 +442,7 @@ def _nested(expr: t.Nested, env: Env) -> Any:
         return _tensor_read(value, None, expr.subs, expr.other or expr.subs_other, env, expr)
     if expr.subs is None and expr.other is None:
         return evaluate(inner, env)
-    raise fail("E0327", "this scope has a meaning only in a derivation", expr.span)
+    raise fail("E0327", "this scope has a meaning only in a derivation", expr)
 
 
 def _is_list(scope: t.Traversal, env: Env) -> bool:
@@ -530,7 +530,7 @@ def _scalar_call(expr: t.Call, raw: tuple[Any, ...], env: Env) -> Any:
     name = expr.function
     if expr.kwargs or expr.rest:
         keyword = expr.kwargs[0].name if expr.kwargs else expr.rest
-        raise fail("E0302", f"`{name}` has no attribute `{keyword}`", expr.span)
+        raise fail("E0302", f"`{name}` has no attribute `{keyword}`", expr)
     if name in INDEX_FUNCTIONS:
         return _index_call(expr, raw, env)
     args = tuple(scalar(arg, env, expr.span) for arg in raw)
@@ -544,23 +544,23 @@ def _scalar_call(expr: t.Call, raw: tuple[Any, ...], env: Env) -> Any:
             return functools.reduce(functools.partial(lists.arithmetic, name), args)
         if len(args) == 1 and name in {"all", "any"}:
             return args[0]
-        raise fail("E0301", f"`{name}` takes a list, or for min and max several values", expr.span)
+        raise fail("E0301", f"`{name}` takes a list, or for min and max several values", expr)
     if name in FUNCTIONS_1:
         if len(args) != 1:
-            raise fail("E0301", f"`{name}` takes one argument, not {len(args)}", expr.span)
+            raise fail("E0301", f"`{name}` takes one argument, not {len(args)}", expr)
         return lists.scalar_function(name, _plain_operand(args[0], expr.args[0], "number"))
     if name == CONVERT:
         if len(args) != 2 or not isinstance(args[1], DType):
-            raise fail("E0301", "`convert` takes a value and an element type", expr.span)
+            raise fail("E0301", "`convert` takes a value and an element type", expr)
         return apply(f"convert:{args[1]}", as_scalar(_number(args[0], expr.args[0])))
-    raise fail("E0201", f"nothing is named `{name}` here", expr.span)
+    raise fail("E0201", f"nothing is named `{name}` here", expr)
 
 
 def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
     name = expr.function
     if any(isinstance(arg, str) for arg in args):
         # Python would take text for a list of its characters
-        raise fail("E0301", f"`{name}` does not take text", expr.span)
+        raise fail("E0301", f"`{name}` does not take text", expr)
     if name == "range" and len(args) == 1 and isinstance(args[0], int):
         _countable(args[0], expr)
     try:
@@ -572,12 +572,12 @@ def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
     except Mismatch as problem:
         raise problem.again(expr.span) from None
     except (TypeError, IndexError, AttributeError, ValueError, OverflowError):
-        raise fail("E0301", f"`{name}` does not take these arguments", expr.span) from None
+        raise fail("E0301", f"`{name}` does not take these arguments", expr) from None
 
 
 def _only(expr: t.Call) -> t.Expr:
     if len(expr.args) != 1:
-        raise fail("E0301", f"`{expr.function}` takes one argument", expr.span)
+        raise fail("E0301", f"`{expr.function}` takes one argument", expr)
     return expr.args[0]
 
 
@@ -593,7 +593,7 @@ def _shape_question(expr: t.Call, env: Env) -> Any:
         return len(value)
     if isinstance(value, int | Fraction | float | Scalar) and not isinstance(value, bool):
         return 0 if rank else ()
-    raise fail("E0301", f"`{expr.function}` takes a tensor or a pack", expr.span)
+    raise fail("E0301", f"`{expr.function}` takes a tensor or a pack", expr)
 
 
 def _predicate(expr: t.Call, env: Env) -> Any:
@@ -602,18 +602,18 @@ def _predicate(expr: t.Call, env: Env) -> Any:
         return value.constant if isinstance(value, Value) else True
     if expr.function in {"pointwise", "linear"}:
         if not isinstance(value, OperatorRef):
-            raise fail("E0301", f"`{expr.function}` takes a term", expr.span)
+            raise fail("E0301", f"`{expr.function}` takes a term", expr)
         # what an operator is linear in depends on its attributes: that is asked where it is used
         return expr.function == "linear" or is_pointwise(env.rules.operators[value.name], env.rules)
     dtype = value.type.dtype if isinstance(value, Value) else value
     if not isinstance(dtype, DType):
-        raise fail("E0301", f"`{expr.function}` takes a tensor or an element type", expr.span)
+        raise fail("E0301", f"`{expr.function}` takes a tensor or an element type", expr)
     return {"dtype": dtype, "floating": dtype.is_float}.get(expr.function, dtype.is_integer)
 
 
 def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
     if len(expr.args) != len(function.params) or expr.kwargs or expr.rest:
-        raise fail("E0301", f"`{function.name}` takes {len(function.params)} arguments", expr.span)
+        raise fail("E0301", f"`{function.name}` takes {len(function.params)} arguments", expr)
     inner = outer.child()
     inner.builder, inner.depth, inner.ranges, inner.decls = env.builder, env.depth, env.ranges, env.decls
     for param, arg in zip(function.params, expr.args, strict=True):
@@ -621,7 +621,7 @@ def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
     inner.calls = env.calls + 1
     if inner.calls > MAX_EXPANSIONS:
         hint = "`let` functions are never recursive"
-        raise fail("E0317", f"`{function.name}` is expanded without end", expr.span, hint=hint)
+        raise fail("E0317", f"`{function.name}` is expanded without end", expr, hint=hint)
     return _bounded(evaluate(function.body, inner), expr)
 
 
@@ -631,7 +631,7 @@ def _operator_call(op: OperatorDef, expr: t.Call, env: Env, given: tuple[Any, ..
     tensors: list[Any] = []
     for position, arg in enumerate(given):
         if isinstance(arg, Outputs):
-            raise fail("E0325", "this call has several results; take one with `.NAME`", expr.span)
+            raise fail("E0325", "this call has several results; take one with `.NAME`", expr)
         if isinstance(arg, Scalar) and env.rules.assuming is not None:
             dtype = _number_type(op, position, given, env.rules.assuming.dtype_of(arg))
             tensors.append(scope_value(Scope((), arg, dtype), ()))
@@ -642,17 +642,17 @@ def _operator_call(op: OperatorDef, expr: t.Call, env: Env, given: tuple[Any, ..
         elif arg is None or isinstance(arg, Value | bool | int | float | Fraction):
             tensors.append(arg)
         else:
-            raise fail("E0326", "this is no tensor", expr.span)
+            raise fail("E0326", "this is no tensor", expr)
     declared = {attr.name for attr in op.attrs}
     attrs: dict[str, Any] = {}
     if expr.rest is not None:
         rest = env.get(expr.rest, expr.span)
         if not isinstance(rest, AttrSet):
-            raise fail("E0326", f"`{expr.rest}` is no set of attributes", expr.span)
+            raise fail("E0326", f"`{expr.rest}` is no set of attributes", expr)
         attrs.update({name: value for name, value in rest.values.items() if name in declared})
     for keyword in expr.kwargs:
         if keyword.name not in declared:
-            raise fail("E0302", f"`{op.short}` has no attribute `{keyword.name}`", keyword.span)
+            raise fail("E0302", f"`{op.short}` has no attribute `{keyword.name}`", keyword)
         attrs[keyword.name] = _attribute(evaluate(keyword.value, env))
     try:
         values = apply_operator(env.rules, op, tensors, attrs)
@@ -698,7 +698,7 @@ def _matrix(values: tuple[Any, ...], expr: t.Call) -> Value:
     try:
         array = np.array(flat(values))
     except ValueError:
-        raise fail("E0326", "the rows of this matrix differ in length", expr.span) from None
+        raise fail("E0326", "the rows of this matrix differ in length", expr) from None
     if array.dtype.kind == "f":
         array = array.astype(np.float32)
     return array_value(array)
@@ -709,10 +709,10 @@ def _field(expr: t.Field, env: Env) -> Any:
     if isinstance(value, Outputs):
         if expr.name in value.names:
             return value[value.names.index(expr.name)]
-        raise fail("E0324", f"no output is named `{expr.name}`", expr.span, hint="outputs: " + ", ".join(value.names))
+        raise fail("E0324", f"no output is named `{expr.name}`", expr, hint="outputs: " + ", ".join(value.names))
     if isinstance(value, Value) and isinstance(expr.call, t.Call):
         return value
-    raise fail("E0324", "this call has no named outputs", expr.span)
+    raise fail("E0324", "this call has no named outputs", expr)
 
 
 _MEANINGS: Mapping[type[t.Expr], Callable[[Any, Env], Any]] = {

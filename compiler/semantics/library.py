@@ -6,7 +6,6 @@ stem. Imports stay inside the library's folder or name an installed library (ent
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
 import re
@@ -19,7 +18,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, error, instead
+from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, closest, did_you_mean, error, instead, suggested
 from dslc.semantics.assuming import Assuming
 from dslc.semantics.definitions import (
     NO_TRAITS,
@@ -112,7 +111,9 @@ class Rules:
             options = ", ".join(op.name for op in found)
             raise error("E0201", f"`{name}` is defined by several libraries", hint=f"say one of {options}")
         raise error(
-            "E0201", f"no operator is named `{name}`", hint=_nearest(name, [o.short for o in self.operators.values()])
+            "E0201",
+            f"no operator is named `{name}`",
+            hint=did_you_mean(name, [o.short for o in self.operators.values()]),
         )
 
 
@@ -120,18 +121,6 @@ def rules_cache(rules: Rules, name: str) -> dict[Any, Any]:
     """A cache that lives as long as the rules do."""
     caches: dict[str, dict[Any, Any]] = rules.__dict__.setdefault("_caches", {})
     return caches.setdefault(name, {})
-
-
-def _nearest(name: str, options: Iterable[str]) -> str:
-    return _did_you_mean(_meant(name, options))
-
-
-def _did_you_mean(close: str | None) -> str:
-    return f"did you mean `{close}`?" if close else ""
-
-
-def _meant(name: str, options: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, list(options), n=1)), None)
 
 
 class Files:
@@ -239,7 +228,8 @@ class _Loader:
             return [self.module(path, item.span)]
         folder, rest = find_library(item.module)
         if folder is None:
-            hint = _nearest(item.module, libraries()) or "`pip install` it, or import a sibling file with a leading dot"
+            otherwise = "`pip install` it, or import a sibling file with a leading dot"
+            hint = did_you_mean(item.module, libraries(), otherwise)
             raise error("E0203", f"no library `{item.module}` is installed", item.span, hint=hint)
         if not rest:
             return self.library(folder, item.span)
@@ -333,8 +323,8 @@ class _Binder:
             if found is None:
                 # a rule or test is imported for its effect, not as a name
                 if not any(getattr(each, "name", None) == name for s in sources for each in s.file.items):
-                    close = _meant(name, [n for s in sources for n in s.names])
-                    hint, fix = _did_you_mean(close), instead(place, name, close)
+                    close = closest(name, [n for s in sources for n in s.names])
+                    hint, fix = suggested(close), instead(place, name, close)
                     self._find("E0202", f"`{item.module}` has no `{name}`", place, hint, fix)
                 continue
             if name.startswith("_"):
@@ -459,7 +449,7 @@ def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, f
         value, count = trait.value, len(target.syntax.params)
         if trait.name not in TRAITS:
             message = f"`{trait.name}` is no trait of an operator"
-            findings.append(Diagnostic("E0209", message, trait.span, hint=_nearest(trait.name, TRAITS)))
+            findings.append(Diagnostic("E0209", message, trait.span, hint=did_you_mean(trait.name, TRAITS)))
             continue
         if (trait.name in OF_TWO and count != 2) or (trait.name in OF_ONE and count != 1):
             wanted = "two operands" if trait.name in OF_TWO else "one operand"
@@ -523,7 +513,7 @@ def load_many(names: Iterable[str | Path], whole: Iterable[Path] = (), files: Fi
             continue
         folder, rest = find_library(str(name))
         if folder is None:
-            hint = _nearest(str(name), libraries()) or "a file ends in .rules"
+            hint = did_you_mean(str(name), libraries(), "a file ends in .rules")
             raise error("E0203", f"no library `{name}` is installed, and no such file", hint=hint)
         if rest:
             loader.part(folder, folder / (rest.replace(".", "/") + ".rules"))

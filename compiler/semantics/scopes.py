@@ -105,7 +105,7 @@ def build_scope(
         Unbound, Mismatch, EvalError
     """
     if where is not None:
-        raise fail("E0327", "`where` on a traversal has a meaning only in a derivation", where.span)
+        raise fail("E0327", "`where` on a traversal has a meaning only in a derivation", where)
     inner = env.child()
     inner.builder = builder = ScopeBuilder()
     inner.depth = 0
@@ -124,9 +124,9 @@ def build_scope(
         groups.extend([sum(counts)] if isinstance(place, t.TuplePlace) else [1] * counts[0])
     value = operand(body, inner)
     if isinstance(value, tuple):
-        raise fail("E0326", "a list where one value is expected", body.span)
+        raise fail("E0326", "a list where one value is expected", body)
     if isinstance(value, str | DType):
-        raise fail("E0326", "this is no number", body.span)
+        raise fail("E0326", "this is no number", body)
     expression = as_scalar(value)
     operands = tuple(builder.operands)
     if dtype is None:
@@ -145,7 +145,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
     Raises:
         EvalError: E0326 where the operator is not pointwise.
     """
-    problem = fail("E0326", f"`{op.short}` is not pointwise, so it can't be called on values", expr.span)
+    problem = fail("E0326", f"`{op.short}` is not pointwise, so it can't be called on values", expr)
     params = op.syntax.params
     outputs = op.syntax.outputs
     if len(args) > len(params) or len(outputs) != 1:
@@ -153,7 +153,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
     inner = Env(op.module, env.rules)
     inner.builder, inner.depth, inner.calls = env.builder, env.depth, env.calls + 1
     if inner.calls > MAX_EXPANSIONS:
-        raise fail("E0317", f"`{op.short}` is expanded without end", expr.span)
+        raise fail("E0317", f"`{op.short}` is expanded without end", expr)
     for k, param in enumerate(params):
         if k < len(args):
             inner.bind(param.name, args[k])

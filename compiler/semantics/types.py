@@ -227,8 +227,8 @@ def _solve_linear(element: t.Expr, size: Dim, env: Env) -> bool:
 
 def _try_condition(condition: t.Expr, env: Env) -> str:
     """'done' where the condition holds, 'bound' where it bound a name, '' where too little is known."""
-    if isinstance(condition, t.Compare) and condition.ops == ("==",):
-        left, right = condition.operands
+    if condition.equated:
+        left, right = condition.equated
         if bind_equal(left, right, env) or bind_equal(right, left, env):
             return "bound"
     try:

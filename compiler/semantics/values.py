@@ -69,7 +69,7 @@ def numbers_of(sub: SubstitutionDef) -> Numbers:
         )
         found.update(dict.fromkeys(_literals(parts)))
         for node in walk_expr(parts):
-            called = module.lookup(node.function) if isinstance(node, t.Call) else None
+            called = module.called(node)
             if isinstance(called, OperatorDef | FunctionDef):
                 stack.append((called.module, called.syntax, reached))
     return Numbers(tuple(own), tuple(value for value in reached if value not in own))
@@ -195,12 +195,12 @@ def _compared(module: Module, root: Any, name: str, found: dict[str, None], seen
     for node in walk_expr(root):
         if isinstance(node, t.Compare) and name in names_in(node):
             found.update((part.value, None) for part in nodes(t.Str, node))
-        called = module.lookup(node.function) if isinstance(node, t.Call) else None
+        called = module.called(node)
         if isinstance(node, t.Call) and isinstance(called, FunctionDef):
             for param, arg in zip(called.syntax.params, node.args, strict=False):
-                if isinstance(arg, t.Name) and arg.id == name:
+                if arg.bare == name:
                     _compared(called.module, called.syntax.body, param, found, seen)
         elif isinstance(node, t.Call) and isinstance(called, OperatorDef):
             for keyword in node.kwargs:
-                if isinstance(keyword.value, t.Name) and keyword.value.id == name:
+                if keyword.value.bare == name:
                     _compared(called.module, called.syntax.statements, keyword.name, found, seen)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from dslc.errors import Span
 from dslc.syntax import tree as t
 
 N = TypeVar("N", bound=t.Node)
@@ -42,6 +43,11 @@ def names_in(root: Any) -> set[str]:
     return {node.id for node in nodes(t.Name, root)}
 
 
+def span_of(at: t.Node | Span | None) -> Span | None:
+    """Position of a finding that is said of a node, or of a place itself."""
+    return at.span if isinstance(at, t.Node) else at
+
+
 def dims_of(type: t.TypeExpr | None) -> tuple[t.Expr, ...]:
     """The declared dimensions of a type; none where it has none, or there is no type."""
     return (type.dims or ()) if type is not None else ()
@@ -49,7 +55,7 @@ def dims_of(type: t.TypeExpr | None) -> tuple[t.Expr, ...]:
 
 def pack_name(element: t.Expr) -> str | None:
     """The name of a pack: `*S` → `S`; None for everything else."""
-    return element.value.id if isinstance(element, t.Pack) and isinstance(element.value, t.Name) else None
+    return element.value.bare if isinstance(element, t.Pack) else None
 
 
 def binders_of(places: Iterable[t.Place] | None) -> list[t.Binder]:
@@ -60,3 +66,9 @@ def binders_of(places: Iterable[t.Place] | None) -> list[t.Binder]:
 def conditions_in(statements: Iterable[t.Node]) -> tuple[t.Expr, ...]:
     """The conditions of all `where` statements among some."""
     return tuple(each for one in statements if isinstance(one, t.Where) for each in one.conditions)
+
+
+def constants_in(conditions: Iterable[t.Expr]) -> frozenset[str]:
+    """The tensors that guards `constant(X)` name."""
+    guards = (each for each in conditions if isinstance(each, t.Call) and each.function == "constant")
+    return frozenset(arg.id for guard in guards for arg in guard.args if isinstance(arg, t.Name))

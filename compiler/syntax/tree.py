@@ -26,6 +26,16 @@ class Node(Immutable, kw_only=True):
 
     span: Span = field(compare=False, repr=False)
 
+    @property
+    def bare(self) -> str | None:
+        """The identifier of a bare name; None for everything else."""
+        return None
+
+    @property
+    def equated(self) -> tuple[Expr, ...]:
+        """The sides of `a == b`; none of everything else."""
+        return ()
+
 
 # ---- expressions ---------------------------------------------------------------------------------------------
 
@@ -34,6 +44,15 @@ class Name(Node):
     """A name, possibly dotted (`a.stride`, `std.conv`)."""
 
     id: str
+
+    @property
+    def bare(self) -> str:
+        return self.id
+
+    @property
+    def head(self) -> str:
+        """The part before the first dot."""
+        return self.id.partition(".")[0]
 
 
 class Int(Node):
@@ -82,6 +101,10 @@ class Compare(Node):
 
     operands: tuple[Expr, ...]
     ops: tuple[str, ...]
+
+    @property
+    def equated(self) -> tuple[Expr, ...]:
+        return self.operands if self.ops == ("==",) else ()
 
 
 class Conditional(Node):

@@ -68,7 +68,7 @@ class _Formula:
                     continue
                 if isinstance(node, t.Reduction) and binder.name in self.bound:
                     hint = "another name tells them apart"
-                    self.report.add("E0309", f"`{binder.name}` is an iterator already", binder.span, hint)
+                    self.report.add("E0309", f"`{binder.name}` is an iterator already", binder, hint)
                 inner.bound[binder.name] = self._range(binder)
             inner.expr(node.body)
         elif isinstance(node, t.Nested):
@@ -85,11 +85,11 @@ class _Formula:
                 self.expr(part)
             if isinstance(node, t.Name) and node.id in self.known.indexes and node.id not in self.bound:
                 hint = f"`[{node.id}]` or `sum[{node.id}]` makes it one"
-                self.report.add("E0201", f"the index `{node.id}` is no iterator here", node.span, hint)
+                self.report.add("E0201", f"the index `{node.id}` is no iterator here", node, hint)
 
     def _range(self, binder: t.Binder) -> frozenset[str]:
         """The set that an index is declared with, and the one that it runs through here."""
-        own = binder.range.id if isinstance(binder.range, t.Name) else None
+        own = binder.range.bare if binder.range is not None else None
         return frozenset(each for each in (own, self.known.indexes.get(binder.name)) if each is not None)
 
     def _call(self, node: t.Call) -> None:
@@ -113,7 +113,7 @@ class _Formula:
         if wanted is not None and kinds is not None and unlike(kinds, (frozenset({wanted}),)):
             message = f"`{call.function}` takes {param}, which runs through {wanted}, and gets {shown(kinds)} here"
             own = f"{call.function}({', '.join(self.known.terms[call.function].params)})"
-            self.report.add("E0306", message, arg.span, f"it is declared as `{own}`")
+            self.report.add("E0306", message, arg, f"it is declared as `{own}`")
         self.expr(arg)
 
     def _index(self, subs: Sequence[t.Expr], wanted: Kinds, span: Span, name: str = "") -> None:
@@ -184,7 +184,7 @@ def _determined(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
                     way = "" if left is rule.left else ", from right to left,"
                     hint = f"`search {name} in ...` says where it is looked for"
                     message = f"nothing determines `{name}`{way} before it is used here"
-                    report.add("E0323", message, formula.span, hint)
+                    report.add("E0323", message, formula, hint)
 
 
 def _closed(rule: t.Derivation, known: Declared, names: set[str]) -> set[str]:
@@ -213,29 +213,29 @@ def _generators(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
         node = one.domain
         if not isinstance(node, t.Call) or node.function not in GENERATORS:
             names = ", ".join(f"`{name}`" for name in GENERATORS)
-            report.add("E0326", "this is no generator of what `search` looks for", node.span, f"one of {names}")
+            report.add("E0326", "this is no generator of what `search` looks for", node, f"one of {names}")
             continue
         wanted, options = GENERATORS[node.function]
         if len(node.args) != len(wanted):
             shape = {"term": "f", "set": "X", "map": "phi"}
             hint = f"`{node.function}({', '.join(shape[each] for each in wanted)})`"
             message = f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}"
-            report.add("E0301", message, node.span, hint)
+            report.add("E0301", message, node, hint)
         for arg, kind in zip(node.args, wanted, strict=False):
-            name = arg.id if isinstance(arg, t.Name) else None
+            name = arg.bare
             if name not in {"set": known.sets, "term": known.terms, "map": known.maps}[kind]:
-                report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span, f"`{kind}` declares one")
+                report.add("E0304", f"`{node.function}` takes a {kind} here", arg, f"`{kind}` declares one")
         for entry in node.kwargs:
             if entry.name not in options:
                 hint = "it takes " + (", ".join(sorted(options)) or "none")
-                report.add("E0302", f"`{node.function}` has no option `{entry.name}`", entry.span, hint)
+                report.add("E0302", f"`{node.function}` has no option `{entry.name}`", entry, hint)
             elif not _is_option(entry.name, entry.value, known):
-                report.add("E0304", f"this is nothing that `{entry.name}` may be", entry.value.span,
+                report.add("E0304", f"this is nothing that `{entry.name}` may be", entry.value,
                            "numbers from 2 on, as in `[2, 4]`")  # fmt: skip
         makes_map = node.function in _MAPS
         if (one.name in known.maps) is not makes_map and one.name in known.maps.keys() | known.sets:
             hint = f"{' and '.join(f'`{each}`' for each in sorted(_MAPS))} look for maps, the others for sets"
-            report.add("E0304", f"`{node.function}` gives {'a map' if makes_map else 'a set'}, and `{one.name}` is none", one.span,
+            report.add("E0304", f"`{node.function}` gives {'a map' if makes_map else 'a set'}, and `{one.name}` is none", one,
                        hint)  # fmt: skip
 
 
@@ -248,9 +248,9 @@ def _is_option(name: str, value: t.Expr, known: Declared) -> bool:
     if isinstance(value, t.ListExpr):
         return bool(value.elements) and all(isinstance(item, t.Int) and item.value >= 2 for item in value.elements)
     if isinstance(value, t.Call):
-        sets = [arg for arg in value.args if isinstance(arg, t.Name) and arg.id in known.sets]
+        sets = [arg for arg in value.args if arg.bare in known.sets]
         return value.function == "divisors" and len(value.args) == len(sets) == 1
-    return isinstance(value, t.Name) and value.id in SUGGESTED
+    return value.bare in SUGGESTED
 
 
 # ---- an end ----------------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def _ends(rule: t.Derivation, report: CheckReport) -> None:
         )
         if wrapped or same or (found and inner):
             hint = "a rule that may be used both ways is written with `<=>`; a `where` or a `search` bounds it"
-            report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule.span, hint)
+            report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule, hint)
             return
 
 
@@ -289,7 +289,7 @@ def _applied(rule: t.Derivation, report: CheckReport) -> None:
     reasons = dict.fromkeys(f"{way.value}" for way in ways if isinstance(way, Never))
     if all(isinstance(way, Never) for way in ways):
         hint = "one expression, two with names beside each other, or one and behind it the one that reads it"
-        report.add("W0017", f"no search applies `{rule.name}`: {'; '.join(reasons)}", rule.span, hint)
+        report.add("W0017", f"no search applies `{rule.name}`: {'; '.join(reasons)}", rule, hint)
 
 
 def _wraps(pattern: t.Expr, node: t.Expr) -> bool:

@@ -39,7 +39,7 @@ def check_forms(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
     for formula in (*rule.left, *(rule.right if rule.arrow == "<=>" else ())):
         _left(formula.scope, known, report)
     if len(rule.left) > 2:
-        report.add("E0326", f"a rule rewrites one expression or two, and this one {len(rule.left)}", rule.left[2].span,
+        report.add("E0326", f"a rule rewrites one expression or two, and this one {len(rule.left)}", rule.left[2],
                    "two rules, one after the other")  # fmt: skip
     for formula in rule.right:
         _right(formula, known, report)
@@ -62,13 +62,13 @@ def inside(node: t.Expr) -> t.Expr:
 def _left(whole: t.Expr, known: Declared, report: CheckReport) -> None:
     node = inside(whole)
     if not isinstance(node, t.Traversal):
-        report.add("E0326", "a scope is wanted here", node.span, _LEFT)
+        report.add("E0326", "a scope is wanted here", node, _LEFT)
         return
     _places(node, known, report, left=True)
     body = node.body
     if isinstance(body, t.Reduction):
         if body.where is not None:
-            report.add("E0326", "a sum on a left side has no condition", body.where.span, _GUARDS)
+            report.add("E0326", "a sum on a left side has no condition", body.where, _GUARDS)
         _ranged(body.binders, known, report)
         body = body.body
     _element(body, known, report)
@@ -77,14 +77,14 @@ def _left(whole: t.Expr, known: Declared, report: CheckReport) -> None:
 def _places(node: t.Traversal, known: Declared, report: CheckReport, left: bool = False) -> None:
     if node.where is not None:
         hint = _GUARDS if left else "`f(x) if x < 3 else 0` gives a value to each position"
-        report.add("E0326", "a scope of a derivation has no condition", node.where.span, hint)
+        report.add("E0326", "a scope of a derivation has no condition", node.where, hint)
     seen: set[str] = set()
     for place in node.places:
         if not isinstance(place, t.Binder) or place.star:
             hint = "an index stands for any number of iterators"
-            report.add("E0326", "derivations have no packs and no tuples", place.span, hint)
+            report.add("E0326", "derivations have no packs and no tuples", place, hint)
         elif place.name in seen:
-            report.add("E0309", f"`{place.name}` is an iterator already", place.span, "another name tells them apart")
+            report.add("E0309", f"`{place.name}` is an iterator already", place, "another name tells them apart")
         else:
             seen.add(place.name)
     _ranged([place for place in node.places if isinstance(place, t.Binder)], known, report)
@@ -96,7 +96,7 @@ def _ranged(binders: Sequence[t.Binder], known: Declared, report: CheckReport) -
         unknown = binder.range is None and known.indexes.get(name) is None
         if unknown and all(each.message != message for each in report.found):
             hint = f"`index {name}: {name.upper()}` says what it runs through, and `sum[{name}: 3]` how many there are"
-            report.add("E0316", message, binder.span, hint)
+            report.add("E0316", message, binder, hint)
 
 
 def _element(node: t.Expr, known: Declared, report: CheckReport) -> None:
@@ -111,9 +111,9 @@ def _element(node: t.Expr, known: Declared, report: CheckReport) -> None:
                 _read(arg, known, report)
             elif names.count(arg.id) > 1 and arg.id in known.indexes:
                 hint = "which of them is which nothing determines"
-                report.add("E0309", f"`{node.function}` takes `{arg.id}` twice", arg.span, hint)
+                report.add("E0309", f"`{node.function}` takes `{arg.id}` twice", arg, hint)
             elif arg.id not in known.indexes and arg.id not in known.tensors:
-                report.add("E0326", f"`{arg.id}` is no index and no tensor", arg.span, _LEFT)
+                report.add("E0326", f"`{arg.id}` is no index and no tensor", arg, _LEFT)
     elif not isinstance(node, t.Int | t.Float):
         _read(node, known, report)
 
@@ -126,16 +126,16 @@ def _read(node: t.Expr, known: Declared, report: CheckReport) -> None:
         case t.Subscript(subs=subs):
             outside = node.other is not None
         case _:
-            report.add("E0326", "nothing is recognized by this on a left side", node.span, _LEFT)
+            report.add("E0326", "nothing is recognized by this on a left side", node, _LEFT)
             return
     if outside:
-        report.add("E0326", "on a left side nothing is read outside of a scope", node.span, _LEFT)
+        report.add("E0326", "on a left side nothing is read outside of a scope", node, _LEFT)
     if isinstance(node, t.Nested):
         _left(node.scope, known, report)
     plain = all(isinstance(sub, t.Name) for sub in subs)
     if not plain and not (len(subs) == 1 and isinstance(subs[0], t.Call) and subs[0].function in known.maps):
         message = "a left side reads at indexes, or at one unknown map of them"
-        report.add("E0326", message, node.span, "`map phi: X * Y -> Z`")
+        report.add("E0326", message, node, "`map phi: X * Y -> Z`")
 
 
 # ---- right sides ---------------------------------------------------------------------------------------------------
@@ -149,21 +149,21 @@ def _right(formula: t.Formula, known: Declared, report: CheckReport) -> None:
             case t.Reduction():
                 _ranged(node.binders, known, report)
             case t.Binary("/" | "//" | "%", _, t.Int(0)):
-                report.add("E0327", "this is a division by zero", node.span, "it has no value anywhere")
+                report.add("E0327", "this is a division by zero", node, "it has no value anywhere")
             case t.Call("stack") if node is formula.scope:
                 for arg in node.args:
-                    if not isinstance(arg, t.Name) or arg.id not in known.tensors:
-                        report.add("E0304", "`stack` takes unknown tensors", arg.span, _TENSORS)
+                    if arg.bare not in known.tensors:
+                        report.add("E0304", "`stack` takes unknown tensors", arg, _TENSORS)
             case t.Call(function) if (
                 function.partition(".")[0] not in _FUNCTIONS | known.terms.keys() | known.maps.keys()
             ):
                 if function in VOCABULARY | {"stack"}:
-                    report.add("E0326", f"`{function}` is nothing that a right side computes", node.span, _RIGHT)
+                    report.add("E0326", f"`{function}` is nothing that a right side computes", node, _RIGHT)
             case t.Str() | t.Inf() | t.Pack() | t.TupleExpr() | t.ListExpr() | t.Field() | t.ForAll():
-                report.add("E0326", "this is nothing that a right side computes", node.span, _RIGHT)
+                report.add("E0326", "this is nothing that a right side computes", node, _RIGHT)
             case t.Compare() if not {*node.ops} <= {"==", "!=", "<", "<=", ">", ">="}:
                 hint = "`==`, `!=`, `<`, `<=`, `>`, `>=`"
-                report.add("E0326", "positions and elements are compared by other signs", node.span, hint)
+                report.add("E0326", "positions and elements are compared by other signs", node, hint)
 
 
 def _declared(one: t.Node) -> list[tuple[str, t.Node]]:
@@ -186,9 +186,7 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     for one in rule.declarations:
         for name, at in _declared(one) if isinstance(one, t.TermDecl | t.IndexDecl) else ():
             if declared.count(name) > 1 or name in known.sets or name in known.again:
-                report.add(
-                    "E0213", f"`{name}` is the name of two unknowns", at.span, "each unknown has a name of its own"
-                )
+                report.add("E0213", f"`{name}` is the name of two unknowns", at, "each unknown has a name of its own")
     functions = known.terms.keys() | known.maps.keys()
     used: set[str] = set()
     for formula in (*rule.left, *rule.right):
@@ -197,18 +195,16 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
                 name, dot, way = node.function.partition(".")
                 used.add(name)
                 if dot and name in known.maps and way != "inverse":
-                    report.add(
-                        "E0201", f"nothing is named `{node.function}` here", node.span, f"a map has `{name}.inverse`"
-                    )
+                    report.add("E0201", f"nothing is named `{node.function}` here", node, f"a map has `{name}.inverse`")
                 if name in known.indexes.keys() | known.sets | known.tensors and name not in functions:
                     hint = "`term f(x, y)`, `map phi: X -> Z` declare them"
-                    report.add("E0326", f"`{name}` is no term and no map", node.span, hint)
+                    report.add("E0326", f"`{name}` is no term and no map", node, hint)
             elif isinstance(node, t.Name):
                 used.add(node.id)
                 if node.id in functions and node.id not in known.indexes:
                     kind = "map" if node.id in known.maps else "term"
                     report.add(
-                        "E0326", f"`{node.id}` is a {kind} and no value", node.span, f"`{node.id}(x)` is its value at x"
+                        "E0326", f"`{node.id}` is a {kind} and no value", node, f"`{node.id}(x)` is its value at x"
                     )
             elif isinstance(node, t.Binder):
                 used |= {node.name} | names_in(node.range)
@@ -219,7 +215,7 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     for one in rule.declarations:
         for name, at in _declared(one):
             if name not in used:
-                report.add("W0005", f"`{name}` is never used", at.span, "an unknown without a use says nothing")
+                report.add("W0005", f"`{name}` is never used", at, "an unknown without a use says nothing")
 
 
 # ---- conditions ----------------------------------------------------------------------------------------------------
@@ -231,14 +227,14 @@ def _condition(node: t.Expr, known: Declared, report: CheckReport) -> None:
             kinds = PREDICATES[function]
             if len(node.args) != len(kinds):
                 message = f"`{function}` takes {len(kinds)} arguments, and gets {len(node.args)}"
-                report.add("E0301", message, node.span, _CONDITIONS)
+                report.add("E0301", message, node, _CONDITIONS)
             names = {"map": known.maps.keys(), "term": known.terms.keys(), "index": known.indexes.keys()}
             for arg, kind in zip(node.args, kinds, strict=False):
                 if kind == "set":
                     _set(arg, known, report)
-                elif not isinstance(arg, t.Name) or arg.id not in names[kind]:
+                elif arg.bare not in names[kind]:
                     what = f"an {kind}" if kind == "index" else f"a {kind}"
-                    report.add("E0304", f"`{function}` takes {what} here", arg.span, _CONDITIONS)
+                    report.add("E0304", f"`{function}` takes {what} here", arg, _CONDITIONS)
         case t.ForAll():
             _forall(node, known, report)
         case t.Compare((left, right), ("<=", *_)):
@@ -249,13 +245,13 @@ def _condition(node: t.Expr, known: Declared, report: CheckReport) -> None:
             function == other
         ):
             for call in (left, right):
-                if len(call.args) != 1 or not isinstance(call.args[0], t.Name) or call.args[0].id not in known.tensors:
-                    report.add("E0304", f"`{function}` takes an unknown tensor", call.span, _TENSORS)
+                if len(call.args) != 1 or call.args[0].bare not in known.tensors:
+                    report.add("E0304", f"`{function}` takes an unknown tensor", call, _TENSORS)
         case t.Compare((t.Name() as left, right), ("==", *_)):
             _set(left, known, report)
             _set(right, known, report)
         case _:
-            report.add("E0315", "nothing is known of this in a derivation", node.span, f"conditions: {_CONDITIONS}")
+            report.add("E0315", "nothing is known of this in a derivation", node, f"conditions: {_CONDITIONS}")
 
 
 def _forall(node: t.ForAll, known: Declared, report: CheckReport) -> None:
@@ -265,16 +261,16 @@ def _forall(node: t.ForAll, known: Declared, report: CheckReport) -> None:
         case t.Compare((t.Call(function) as call, t.Int(0), *_), ("==",)) if (
             function in known.terms and node.name in known.indexes
         ):
-            if not any(isinstance(arg, t.Name) and arg.id == node.name for arg in call.args):
-                report.add("E0315", f"`{function}` does not take `{node.name}` here", call.span, hint)
+            if not any(arg.bare == node.name for arg in call.args):
+                report.add("E0315", f"`{function}` does not take `{node.name}` here", call, hint)
             elif not isinstance(node.domain, t.Binary) or node.domain.op != "-":
                 message = "a term is 0 on what is left of a set beside another one"
-                report.add("E0315", message, node.domain.span, "`X - V`")
+                report.add("E0315", message, node.domain, "`X - V`")
             else:
                 _set(node.domain.left, known, report)
                 _set(node.domain.right, known, report)
         case _:
-            report.add("E0315", "nothing is known of this in a derivation", node.span, hint)
+            report.add("E0315", "nothing is known of this in a derivation", node, hint)
 
 
 def _set(node: t.Expr, known: Declared, report: CheckReport) -> None:
@@ -286,11 +282,11 @@ def _set(node: t.Expr, known: Declared, report: CheckReport) -> None:
             _set(left, known, report)
             _set(right, known, report)
         case t.Call("image", (first, domain)):
-            if not isinstance(first, t.Name) or first.id not in known.maps:
-                report.add("E0304", "`image` takes a map here", first.span, "`image(phi, X)`")
+            if first.bare not in known.maps:
+                report.add("E0304", "`image` takes a map here", first, "`image(phi, X)`")
             _set(domain, known, report)
         case _:
-            report.add("E0304", "this is no set", node.span, "a set is `X`, `X * Y`, `hull(U, V)` or `image(phi, X)`")
+            report.add("E0304", "this is no set", node, "a set is `X`, `X * Y`, `hull(U, V)` or `image(phi, X)`")
 
 
 def _searches(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
@@ -304,17 +300,17 @@ def _searches(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
         if not isinstance(one, t.Search):
             continue
         if one.name in seen:
-            report.add("E0309", f"`{one.name}` is looked for already", one.span, "one `search` for each unknown")
+            report.add("E0309", f"`{one.name}` is looked for already", one, "one `search` for each unknown")
         elif one.name in given:
             hint = "`search` looks for what it does not"
-            report.add("E0309", f"the left side determines `{one.name}`", one.span, hint)
+            report.add("E0309", f"the left side determines `{one.name}`", one, hint)
         seen.add(one.name)
         match one.domain:
             case t.Call(function, (t.Name(first) as arg, *_)) if one.name in known.maps and first in known.sets:
                 domain = known.maps[one.name][0]
                 if unlike(domain, (frozenset({first}),)):
                     message = f"`{one.name}` maps {shown(domain)}, and is looked for on {first}"
-                    report.add("E0306", message, arg.span, f"`{function}({shown(domain)})`")
+                    report.add("E0306", message, arg, f"`{function}({shown(domain)})`")
 
 
 # ---- results -------------------------------------------------------------------------------------------------------
@@ -326,7 +322,7 @@ def _results(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     names = [formula.name for formula in rule.right]
     if None in wanted and None not in names:
         hint = "without a name on the left, the last `expr` has none"
-        report.add("E0313", f"no expression of `{rule.name}` replaces the left side", rule.span, hint)
+        report.add("E0313", f"no expression of `{rule.name}` replaces the left side", rule, hint)
     made: dict[str, Kinds | None] = {}
     for at, formula in enumerate(rule.right, 1):
         _uses(formula, made, {*names[at:]}, known, report)
@@ -334,10 +330,10 @@ def _results(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
         if runs is not None and own is not None:
             message = f"this runs through {shown(runs)}, and the left side through {shown(own)}"
             if len(runs) != len(own):
-                report.add("E0307", message, formula.span, "a rule keeps what a result is")
+                report.add("E0307", message, formula, "a rule keeps what a result is")
             elif all(runs) and all(own) and sorted(map(sorted, runs)) != sorted(map(sorted, own)):
                 hint = "`restrict(R, X)` leaves a part of it, `{..., other=0}` has a value outside"
-                report.add("E0306", message, formula.span, hint)
+                report.add("E0306", message, formula, hint)
         if formula.name is not None:
             made[formula.name] = runs
 
@@ -370,13 +366,13 @@ def _uses(
     for node in walk_expr(formula.scope):
         if isinstance(node, t.Name) and node.id in later and not isinstance(formula.scope, t.Call):
             hint = "formulas are computed from the first to the last"
-            report.add("E0201", f"`{node.id}` is made later", node.span, hint)
+            report.add("E0201", f"`{node.id}` is made later", node, hint)
         if isinstance(node, t.Subscript) and isinstance(node.base, t.Name):
             wanted = made.get(node.base.id)
             count = sum(_count(sub, known) for sub in node.subs)
             if wanted is not None and (count > len(wanted) or (count < len(wanted) and id(node) not in partly)):
                 message = f"`{node.base.id}` has {len(wanted)} indexes, and gets {count}"
-                report.add("E0307", message, node.span, f"they run through {shown(wanted)}")
+                report.add("E0307", message, node, f"they run through {shown(wanted)}")
 
 
 def _count(sub: t.Expr, known: Declared) -> int:
@@ -393,11 +389,11 @@ def _constant_reads(formulas: Sequence[t.Formula], report: CheckReport) -> None:
     sizes: dict[str, tuple[int | None, ...]] = {}
     for formula in formulas:
         for node in nodes(t.Subscript, formula.scope):
-            name = node.base.id if isinstance(node.base, t.Name) else ""
+            name = node.base.bare or ""
             for sub, size in zip(node.subs, sizes.get(name, ()), strict=False):
                 if isinstance(sub, t.Int) and size is not None and sub.value >= size:
                     message = f"`{name}` has {size} positions along this index, and none numbered {sub.value}"
-                    report.add("E0401", message, sub.span, "the first one is 0")
+                    report.add("E0401", message, sub, "the first one is 0")
         scope = inside(formula.scope)
         if formula.name is not None and isinstance(scope, t.Traversal):
             sizes[formula.name] = tuple(

@@ -35,7 +35,7 @@ class Declared:
         for one in rule.declarations:
             if isinstance(one, t.IndexDecl):
                 for binder in one.binders:
-                    indexes[binder.name] = binder.range.id if isinstance(binder.range, t.Name) else None
+                    indexes[binder.name] = binder.range.bare if binder.range is not None else None
                 sets |= {each for each in indexes.values() if each is not None}
             elif isinstance(one, t.MapDecl):
                 maps[one.name] = factors(one.domain), factors(one.codomain)
