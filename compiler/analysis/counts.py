@@ -15,7 +15,6 @@ import numpy as np
 from dslc.analysis.numeric import DataDependent, interval, vector
 from dslc.analysis.reads import accesses, intervals
 from dslc.ir.dtype import TensorType
-from dslc.ir.fold import is_index
 from dslc.ir.graph import Constant, Scope, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 
@@ -80,7 +79,7 @@ def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[
     if node in memo:
         return 0
     memo[node] = 0
-    if isinstance(node, Num) or is_index(node):
+    if isinstance(node, Num) or node.integral:
         return 0
     if isinstance(node, Read):
         return 0 if node.other is None else _flops(node.other, memo, extents)
@@ -98,7 +97,7 @@ def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[
             each += _flops(node.where, dict(memo), inner)
         return count * each
     if isinstance(node, Apply):
-        if all(is_index(arg) for arg in node.args):
+        if all(arg.integral for arg in node.args):
             return 0  # a comparison of positions
         if node.name == "select":
             condition, then, otherwise = node.args

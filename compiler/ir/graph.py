@@ -235,33 +235,34 @@ def _keep(key: Any, node: Node) -> None:
     Node._pool[key] = kept
 
 
-def _intern(cls: type[Any], key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+def _intern(
+    cls: Any,
+    key: tuple[Any, ...],
+    args: tuple[Value, ...],
+    types: Callable[[], tuple[TensorType | None, ...]],
+    constant: bool | None = None,
+    /,
+    **own: Any,
+) -> Any:
+    """The node of a key; made with its `own` attributes where there is none. It is `constant` as its arguments are, or as is said."""
     tagged = (cls, *key)
     kept = Node._pool.get(tagged)
     found = None if kept is None else kept()
     if found is None:
-        found = make()
-        found._hash = hash(tagged)
+        found = cls.__new__(cls)
+        found.args, found.types, found._hash = args, types(), hash(tagged)
+        found.constant = all(arg.constant for arg in args) if constant is None else constant
+        for name, value in own.items():
+            setattr(found, name, value)
         _keep(tagged, found)
     return found
 
 
-def _new(cls: Any, args: tuple[Value, ...], types: tuple[TensorType | None, ...], constant: bool) -> Any:
-    node = cls.__new__(cls)
-    node.args, node.types, node.constant = args, types, constant
-    return node
-
-
 def input_value(name: str, type: TensorType | None, constant: bool = False) -> Value:
     """A value without a producer; `constant` where it stands for what depends on weights only."""
-
-    def make() -> Input:
-        node: Input = _new(Input, (), (type,), constant)
-        node.name = name
-        return node
-
     # what varies keeps the hash that it has without holes for weights, which deterministic orders rest on
-    return Value(_intern(Input, (name, type, True) if constant else (name, type), make))
+    key = (name, type, True) if constant else (name, type)
+    return Value(_intern(Input, key, (), lambda: (type,), constant, name=name))
 
 
 def retyped(node: Input, type: TensorType | None) -> Value:
@@ -271,13 +272,7 @@ def retyped(node: Input, type: TensorType | None) -> Value:
 
 def constant_value(data: ArrayRef, type: TensorType) -> Value:
     """A weight as a value."""
-
-    def make() -> Constant:
-        node: Constant = _new(Constant, (), (type,), True)
-        node.data = data
-        return node
-
-    return Value(_intern(Constant, (data.key, type), make))
+    return Value(_intern(Constant, (data.key, type), (), lambda: (type,), data=data))
 
 
 def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType, ...]) -> tuple[Value, ...]:
@@ -313,33 +308,20 @@ def called(head: Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
         node._hash = hash((head.code, args))
         pool[key] = kept = _Kept(node, _gone)
         kept.key = key
-    count = len(head.types)
-    return (Value(node),) if count == 1 else tuple([Value(node, k) for k in range(count)])
+    return node.values  # type: ignore[no-any-return]
 
 
 def scope_value(scope: Scope, args: tuple[Value, ...]) -> Value:
     """A scope over operands as a value."""
-
-    def make() -> ScopeNode:
-        node: ScopeNode = _new(ScopeNode, args, (scope.type,), all(arg.constant for arg in args))
-        node.scope = scope
-        return node
-
-    return Value(_intern(ScopeNode, (scope, args), make))
+    return Value(_intern(ScopeNode, (scope, args), args, lambda: (scope.type,), scope=scope))
 
 
 def kernel_value(group: Graph, args: tuple[Value, ...]) -> tuple[Value, ...]:
     """The outputs of a group that runs as one, over arguments of the types of the group's inputs."""
     if tuple(arg.type for arg in args) != tuple(hole.type for hole in group.inputs):
         raise ValueError("arguments of other types than the holes of the group")
-
-    def make() -> Kernel:
-        types = tuple(value.type for value in group.outputs)
-        node: Kernel = _new(Kernel, args, types, all(arg.constant for arg in args))
-        node.group = group
-        return node
-
-    node: Kernel = _intern(Kernel, (group.inputs, group.outputs, args), make)
+    key = (group.inputs, group.outputs, args)
+    node: Kernel = _intern(Kernel, key, args, lambda: tuple(value.type for value in group.outputs), group=group)
     return node.values
 
 
@@ -355,14 +337,8 @@ def opaque(
     key: str, label: str, payload: Any, args: tuple[Value, ...], types: tuple[TensorType | None, ...]
 ) -> tuple[Value, ...]:
     """A node kept as it is. Give each its own `key` unless two with equal keys and arguments may be merged."""
-
-    def make() -> Opaque:
-        node: Opaque = _new(Opaque, args, types, False)
-        node.key, node.label, node.payload = key, label, payload
-        return node
-
-    node: Opaque = _intern(Opaque, (key, args), make)
-    return node.values
+    found = _intern(Opaque, (key, args), args, lambda: types, False, key=key, label=label, payload=payload)
+    return found.values  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

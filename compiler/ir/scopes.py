@@ -37,6 +37,11 @@ from dslc.ir.scalar import (
 OnRead = Callable[[Read, tuple[Scalar, ...], Scalar | None, int], Scalar]
 
 
+def renumbered(number: Callable[[int], int]) -> OnRead:
+    """Reads of operands by other numbers."""
+    return lambda node, index, other, depth: read(number(node.operand), index, other)
+
+
 def substitute(
     root: Scalar, values: Mapping[Iter, Scalar], depth: int = 0, on_read: OnRead | None = None, units: bool = True
 ) -> Scalar:
@@ -160,15 +165,10 @@ def _closed(
 ) -> Value:
     """A scope over `args`, of which the body reads some, perhaps one under several numbers; `values` of its iterators are put in."""
     order: dict[Value, int] = {}
-
-    def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
-        return read(order.setdefault(args[node.operand], len(order)), index, other)
-
+    on_read = renumbered(lambda k: order.setdefault(args[k], len(order)))
     numbered = _Moved(dict(values or {}), 0, on_read, True, split).go(body)
-    if groups is not None and all(count == 1 for count in groups):
-        groups = None
-    whole = Scope(tuple(extents), numbered, scope.dtype, None if groups is None else tuple(groups))
-    return scope_value(whole, tuple(order))
+    merged = None if groups is None or all(count == 1 for count in groups) else tuple(groups)
+    return scope_value(Scope(tuple(extents), numbered, scope.dtype, merged), tuple(order))
 
 
 def inline(value: Value, operand: int) -> Value:
@@ -183,9 +183,7 @@ def inline(value: Value, operand: int) -> Value:
     producer, below = scope_of(args[operand]), args[operand].node.args
     shape = args[operand].type.shape
     order: dict[Value, int] = {}
-
-    def below_it(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
-        return read(order.setdefault(below[node.operand], len(order)), index, other)
+    below_it = renumbered(lambda k: order.setdefault(below[k], len(order)))
 
     def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
         if node.operand != operand:
@@ -214,8 +212,8 @@ def inside(index: Sequence[Scalar], shape: Sequence[Dim], sized: Callable[[Dim],
     """Return whether a position lies within a shape; `sized` says what a size is where it is known by another expression."""
     held: Scalar = num(True)
     for at, size in zip(index, shape, strict=True):
-        held = apply("and", held, apply("<=", num(0), at))
-        held = apply("and", held, apply("<", at, sized(size)))
+        for condition in (apply("<=", num(0), at), apply("<", at, sized(size))):
+            held = apply("and", held, condition)
     return held
 
 
@@ -360,14 +358,7 @@ def stack(values: Sequence[Value]) -> Value:
     args: list[Value] = []
     bodies: list[Scalar] = []
     for value, scope in zip(values, scopes, strict=True):
-        first = len(args)
-
-        def shifted(
-            node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int, first: int = first
-        ) -> Scalar:
-            return read(first + node.operand, index, other)
-
-        bodies.append(substitute(scope.body, moved, 0, shifted))
+        bodies.append(substitute(scope.body, moved, 0, renumbered(len(args).__add__)))
         args.extend(value.node.args)
     types = tuple(arg.type.dtype for arg in args)
     bodies = [converted(body, head.dtype, types) for body in bodies]

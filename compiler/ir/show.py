@@ -63,7 +63,7 @@ class ScalarText:
     def _sum(self, node: Apply) -> str:
         text = ""
         for arg in node.args:
-            part = self._inner(arg) if not (arg.op == "*") else self.go(arg)
+            part = self.go(arg) if arg.op == "*" else self._inner(arg)
             if part.startswith("-1 * "):
                 part = "-" + part[5:]
             if not text:

@@ -14,11 +14,11 @@ from fractions import Fraction
 from typing import Any
 
 from dslc.ir.constants import FillRef
-from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Scope, ScopeNode, Value
 from dslc.ir.holes import hole, is_hole
-from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, raw_apply, walk
+from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, walk
 from dslc.ir.scopes import substitute
 from dslc.ir.show import ScalarText
 from dslc.syntax.vocabulary import (
@@ -213,8 +213,8 @@ class _Program:
         body = text.go(substitute(scope.body, {}))
         places, dims, at = [], [], 0
         for count in scope.counts:
-            binders = [f"i{k}: {text.go(_scalar(scope.extents[k]))}" for k in range(at, at + count)]
-            sizes = [text.go(_scalar(scope.extents[k])) for k in range(at, at + count)]
+            binders = [f"i{k}: {text.go(as_scalar(scope.extents[k]))}" for k in range(at, at + count)]
+            sizes = [text.go(as_scalar(scope.extents[k])) for k in range(at, at + count)]
             at += count
             if count == 0:
                 binders = ["*e: []"]
@@ -286,10 +286,6 @@ class _Program:
 
 def _hole_name(number: int, value: Value) -> str:
     return f"{'w' if value.constant else 'h'}{number}"
-
-
-def _scalar(size: Dim) -> Scalar:
-    return size if isinstance(size, Scalar) else Num._make(size)
 
 
 def _unknown(scope: Scope, args: Sequence[Value]) -> tuple[Sym, ...]:

@@ -38,7 +38,7 @@ class AppliedTerm:
 
     @property
     def head(self) -> tuple[str, str, int]:
-        """What two applications have in common that differ in operands and attributes."""
+        """Operator, result and number of operands: equal where two applications differ in operands and attributes only."""
         return self.operator, self.output, len(self.args)
 
 
