@@ -178,7 +178,7 @@ def _in_order(node: Reduce, order: Sequence[int], depth: int, names: Mapping[Ite
 
 
 def _orders(node: Reduce, names: Mapping[Iter, Scalar]) -> Iterator[tuple[int, ...]]:
-    """Orders of a reduction's iterators that may be its first one: by their signatures, alike ones in every order; as far as it pays."""
+    """Orders of a reduction's iterators that may be its first one: by signatures, alike ones in every order up to a limit."""
     if len(node.iters) == 1:
         return iter([(0,)])
     classes: dict[tuple[int, str], list[int]] = {}

@@ -33,7 +33,7 @@ from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.nary import takes_many
-from dslc.semantics.walk import pack_name, walk_expr
+from dslc.semantics.walk import pack_name
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import (
     CONSTANTS,
@@ -252,7 +252,7 @@ class SideCompiler:
 
     def _has_tensor(self, args: tuple[t.Expr, ...], frame: Frame) -> bool:
         """Return whether a tensor, an intermediate or a call of an operator stands in some arguments."""
-        for node in walk_expr(args):
+        for node in t.walk(args):
             name = node.function if isinstance(node, t.Call) else node.bare or ""
             if frame.caller is None:
                 found = name in self._params or name in self._binds or name in self._terms

@@ -30,7 +30,6 @@ from dslc.semantics.env import (
     with_attributes,
 )
 from dslc.semantics.shape_free import is_pointwise
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONVERT, FUNCTIONS_1, INDEX_FUNCTIONS, PREDICATES, REDUCTIONS
 
@@ -394,7 +393,7 @@ def _is_list(scope: t.Traversal, env: Env) -> bool:
 
 def reads_tensor(expr: t.Expr, env: Env) -> bool:
     """Return whether an element of a tensor occurs in an expression: read with a subscript, or a tensor of rank 0 by its name."""
-    for node in walk_expr(expr):
+    for node in t.walk(expr):
         match node:
             case t.Subscript(base):
                 value = env.found(base.bare or "")

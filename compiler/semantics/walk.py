@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from typing import Any, TypeVar
 
 from dslc.errors import Span
 from dslc.syntax import tree as t
 
 N = TypeVar("N", bound=t.Node)
-# the attributes of each kind of node that may hold others
-_PARTS: dict[type[t.Node], tuple[str, ...]] = {}
-
-
-def walk_expr(root: Any) -> Iterator[t.Node]:
-    """Every node below a syntax node (or a tuple of them), parents first, in the order of the text."""
-    stack: list[Any] = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, tuple):
-            stack.extend(reversed(node))
-        elif isinstance(node, t.Node):
-            yield node
-            kind = type(node)
-            if kind not in _PARTS:
-                # reversed: what is on the stack last is taken first
-                _PARTS[kind] = tuple(f.name for f in reversed(fields(kind)) if f.name not in {"span", "source"})
-            for name in _PARTS[kind]:
-                value = getattr(node, name)
-                if isinstance(value, tuple | t.Node):
-                    stack.append(value)
+walk_expr = t.walk
 
 
 def nodes(kind: type[N], root: Any) -> Iterator[N]:
-    """The nodes of one kind below a syntax node, in the order of `walk_expr`."""
-    return (node for node in walk_expr(root) if isinstance(node, kind))
+    """The nodes of one kind below a syntax node, in the order of `t.walk`."""
+    return (node for node in t.walk(root) if isinstance(node, kind))
 
 
 def names_in(root: Any) -> set[str]:

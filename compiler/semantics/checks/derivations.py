@@ -10,7 +10,7 @@ from dslc.semantics.checks.forms import check_forms, inside
 from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.unknowns import ANY, Declared, Kinds, shown, unlike
 from dslc.semantics.definitions import DerivationDef
-from dslc.semantics.walk import conditions_in, names_in, nodes, walk_expr
+from dslc.semantics.walk import conditions_in, names_in, nodes
 from dslc.semantics.ways import Never, way_of
 from dslc.syntax import tree as t
 
@@ -275,7 +275,7 @@ def _ends(rule: t.Derivation, report: CheckReport) -> None:
         inner = (
             len(rule.right) > 1
             or any(node is not whole for node in found)
-            or len([*walk_expr(whole)]) > len([*walk_expr(pattern)])
+            or len([*t.walk(whole)]) > len([*t.walk(pattern)])
         )
         if wrapped or same or (found and inner):
             hint = "a rule that may be used both ways is written with `<=>`; a `where` or a `search` bounds it"
@@ -296,7 +296,7 @@ def _wraps(pattern: t.Expr, node: t.Expr) -> bool:
     """Return whether what a rule has for an element is computed from the whole element of its left side."""
     if not isinstance(pattern, t.Reduction) or isinstance(node, t.Reduction):
         return False
-    return isinstance(node, t.Binary | t.Unary) and any(part == pattern for part in walk_expr(node))
+    return isinstance(node, t.Binary | t.Unary) and any(part == pattern for part in t.walk(node))
 
 
 def _alike(pattern: t.Expr, node: t.Expr) -> bool:

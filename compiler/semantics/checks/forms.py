@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from dslc.semantics.checks.names import VOCABULARY, CheckReport
 from dslc.semantics.checks.unknowns import ANY, Declared, Kinds, factors, shown, unlike
-from dslc.semantics.walk import conditions_in, names_in, nodes, walk_expr
+from dslc.semantics.walk import conditions_in, names_in, nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
 
@@ -142,7 +142,7 @@ def _read(node: t.Expr, known: Declared, report: CheckReport) -> None:
 
 
 def _right(formula: t.Formula, known: Declared, report: CheckReport) -> None:
-    for node in walk_expr(formula.scope):
+    for node in t.walk(formula.scope):
         match node:
             case t.Traversal():
                 _places(node, known, report)
@@ -190,7 +190,7 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     functions = known.terms.keys() | known.maps.keys()
     used: set[str] = set()
     for formula in (*rule.left, *rule.right):
-        for node in walk_expr(formula.scope):
+        for node in t.walk(formula.scope):
             if isinstance(node, t.Call):
                 name, dot, way = node.function.partition(".")
                 used.add(name)
@@ -363,7 +363,7 @@ def _uses(
 ) -> None:
     """Accesses of a formula to earlier ones: as many positions as they have, and none behind their end."""
     partly = {id(arg) for node in nodes(t.Call, formula.scope) if node.function in known.terms for arg in node.args}
-    for node in walk_expr(formula.scope):
+    for node in t.walk(formula.scope):
         if isinstance(node, t.Name) and node.id in later and not isinstance(formula.scope, t.Call):
             hint = "formulas are computed from the first to the last"
             report.add("E0201", f"`{node.id}` is made later", node, hint)

@@ -17,7 +17,7 @@ from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import plain
 from dslc.semantics.types import shape_of
-from dslc.semantics.walk import binders_of, dims_of, names_in, nodes, pack_name, walk_expr
+from dslc.semantics.walk import binders_of, dims_of, names_in, nodes, pack_name
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, DTYPE_NAMES, DTYPE_SPELLINGS, KEYWORDS
 
@@ -249,7 +249,7 @@ def _needed(op: OperatorDef) -> list[t.Call]:
     for statement in op.syntax.statements:
         if isinstance(statement, t.Let | t.Equation | t.LetMany | t.EquationMany):
             choices = nodes(t.Conditional, statement.value)
-            chosen = {id(node) for choice in choices for node in walk_expr((choice.then, choice.otherwise))}
+            chosen = {id(node) for choice in choices for node in t.walk((choice.then, choice.otherwise))}
             calls = nodes(t.Call, statement.value)
             out += [node for node in calls if id(node) not in chosen and node.function not in functions]
     return out

@@ -14,7 +14,7 @@ from dslc.semantics.library import Rules, without, word_of
 from dslc.semantics.targets import DEVICES, TEMPLATED
 from dslc.semantics.trust import NoTemplate, mistake, template_text
 from dslc.semantics.vendor import wrong
-from dslc.semantics.walk import binders_of, dims_of, names_in, nodes, walk_expr
+from dslc.semantics.walk import binders_of, dims_of, names_in, nodes
 from dslc.syntax import tree as t
 
 #: predicates and sets that `where` and `search` of a derivation know, and the tensors' operations of expressions
@@ -135,7 +135,7 @@ def _lowered(equation: t.Equation, scope: NameScope) -> None:
     """In a lowering's expression, an unknown lower-case name is an integer coefficient, an unknown function a term."""
     for binder in binders_of(equation.target.places):
         scope.bind(binder.name, "list" if binder.star else "index")
-    for node in walk_expr(equation.value):
+    for node in t.walk(equation.value):
         if isinstance(node, t.Binder):
             scope.bind(node.name, "list" if node.star else "index")
         elif isinstance(node, t.Name) and scope.kind(node.id) is None and node.id[0].islower():
@@ -234,7 +234,7 @@ def check_header(rules: Rules, module: Module, report: CheckReport) -> None:
 def _mentioned(file: t.File) -> set[str]:
     """Every name and called function of a file, with the parts of dotted ones."""
     found: set[str] = set()
-    for node in walk_expr(tuple(file.items)):
+    for node in t.walk(tuple(file.items)):
         for text in (getattr(node, "id", None), getattr(node, "function", None), getattr(node, "value", None)):
             if isinstance(text, str):
                 found |= {text, text.partition(".")[0]}

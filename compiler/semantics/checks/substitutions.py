@@ -11,7 +11,7 @@ from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import entries, error_in, errors, words
-from dslc.semantics.walk import binders_of, conditions_in, dims_of, names_in, nodes, walk_expr
+from dslc.semantics.walk import binders_of, conditions_in, dims_of, names_in, nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS, NUMERICS
 
@@ -154,9 +154,11 @@ def _bindings(condition: t.Expr, scope: NameScope) -> None:
     for side in condition.equated:
         others = names_in(tuple(other for other in condition.equated if other is not side)) | CONSTANTS
         for part in side.elements if isinstance(side, t.ListExpr) else (side,):
-            if isinstance(part, t.Name) and part.head == part.id and part.id not in others:
-                if scope.kind(part.id) is None and scope.module.lookup(part.id) is None:
-                    scope.bind(part.id, "value")
+            name = part.bare
+            if name is None or "." in name or name in others or scope.kind(name) is not None:
+                continue
+            if scope.module.lookup(name) is None:
+                scope.bind(name, "value")
 
 
 def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: str, report: CheckReport) -> None:
@@ -245,7 +247,7 @@ def check_property(rules: Rules, law: PropertyDef, report: CheckReport) -> None:
 
 def _attribute_names(condition: t.Expr, scope: NameScope) -> None:
     """A law is stated for all values of the names that its guards mention."""
-    for node in walk_expr(condition):
+    for node in t.walk(condition):
         if not isinstance(node, t.Name) or not node.id[0].islower() or node.id in CONSTANTS:
             continue
         head = node.id.partition(".")[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
-from dslc.semantics.walk import conditions_in, names_in, pack_name, walk_expr
+from dslc.semantics.walk import conditions_in, names_in, pack_name
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
@@ -76,7 +76,7 @@ def directions(sub: SubstitutionDef) -> tuple[Direction, ...]:
     types = {param.name: param.type for param in syntax.params}
     free = frozenset(
         head
-        for node in walk_expr((*syntax.params, *syntax.left, *syntax.right))
+        for node in t.walk((*syntax.params, *syntax.left, *syntax.right))
         if (head := _head(node)) is not None
         and sub.module.lookup(head) is None
         and head not in types
@@ -132,7 +132,7 @@ def _term(sub: SubstitutionDef, expr: t.Expr, names: Mapping[str, Term], output:
         raise _Unsaid
     args = tuple([_term(sub, arg, names, None) for arg in expr.args])
     given = {keyword.name: keyword.value for keyword in expr.kwargs}
-    for node in walk_expr(tuple(given.values())):
+    for node in t.walk(tuple(given.values())):
         # an attribute that speaks of a tensor (`shape(X)`): terms cannot compare these
         if node.bare in names:
             raise _Unsaid
