@@ -381,6 +381,15 @@ class Derivation(Node):
     right: tuple[Formula, ...]
     statements: tuple[Search | Tags | Verify, ...]
 
+    @property
+    def searches(self) -> list[Search]:
+        return [one for one in self.statements if isinstance(one, Search)]
+
+    @property
+    def ways(self) -> list[tuple[tuple[Formula, ...], tuple[Formula, ...]]]:
+        """Left and right side of each direction."""
+        return [(self.left, self.right), (self.right, self.left)][: 1 + (self.arrow == "<=>")]
+
 
 class Lowering(Node):
     """Either `expr` (target = value) or `match` (binds) says what it runs."""
