@@ -141,21 +141,22 @@ class Placed:
         part = self.part
         if part.variables == self.variables and part.sites == self.sites and part.names == self.names:
             return state
-        value, name = (
-            dict(zip(part.variables, self.variables, strict=True)),
-            dict(zip(part.names, self.names, strict=True)),
-        )
         site = dict(zip(part.sites, self.sites, strict=True))
         return MatchState(
-            {value[old]: found for old, found in state.values.items()},
-            {name[old]: found for old, found in state.names.items()},
-            {site[old]: found for old, found in state.nodes.items()},
-            {site[old]: found for old, found in state.results.items()},
-            {site[old]: found for old, found in state.wraps.items()},
+            _called(state.values, dict(zip(part.variables, self.variables, strict=True))),
+            _called(state.names, dict(zip(part.names, self.names, strict=True))),
+            _called(state.nodes, site),
+            _called(state.results, site),
+            _called(state.wraps, site),
             state.pending,
-            {site[old]: found for old, found in state.taken.items()},
-            {site[old]: found for old, found in state.places.items()},
+            _called(state.taken, site),
+            _called(state.places, site),
         )
+
+
+def _called(found: Mapping[Any, Any], names: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Entries by other names."""
+    return {names[old]: value for old, value in found.items()}
 
 
 def placed(rule: CompiledRule) -> tuple[Placed, ...]:
