@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -61,12 +61,16 @@ class Scope:
         return self.groups or (1,) * len(self.extents)
 
     @property
+    def axes(self) -> list[range]:
+        """The places of the iterators of each output dimension."""
+        return [range(end - count, end) for end, count in zip(accumulate(self.counts), self.counts, strict=True)]
+
+    @property
     def type(self) -> TensorType:
         """The type of the result: merged dimensions have the product of their iterators' extents."""
         if self.groups is None:
             return TensorType(self.dtype, self.extents)
-        sizes = iter(self.extents)
-        return TensorType(self.dtype, tuple([product(islice(sizes, count)) for count in self.groups]))
+        return TensorType(self.dtype, tuple([product(self.extents[k] for k in axis) for axis in self.axes]))
 
     def __str__(self) -> str:
         inside = ", ".join(f"{it}: {extent}" for it, extent in self.ranges)

@@ -224,18 +224,15 @@ def positions(scope: Scope, index: Sequence[Scalar], sized: Callable[[Dim], Scal
     """
     sizes = [sized(extent) for extent in scope.extents]
     out: dict[Iter, Scalar] = {}
-    at = 0
-    for count, position in zip(scope.groups or (1,) * len(sizes), index, strict=True):
-        rest = position
-        for k in reversed(range(at, at + count)):
+    for axis, rest in zip(scope.axes, index, strict=True):
+        for k in reversed(axis):
             if sizes[k] is num(1):
-                out[scope.iters[k]] = num(0)
-            elif all(sizes[j] is num(1) for j in range(at, k)):
-                out[scope.iters[k]] = rest
+                out[traversal(k)] = num(0)
+            elif all(sizes[j] is num(1) for j in range(axis.start, k)):
+                out[traversal(k)] = rest
             else:
-                out[scope.iters[k]] = apply("%", rest, sizes[k])
+                out[traversal(k)] = apply("%", rest, sizes[k])
                 rest = apply("//", rest, sizes[k])
-        at += count
     return out
 
 
@@ -255,10 +252,7 @@ def split_iterator(value: Value, which: Iter, factor: Dim) -> Value:
         extents = (*scope.extents[:at], blocks, factor, *scope.extents[at + 1 :])
         values: dict[Iter, Scalar] = {it: traversal(k + (k > at)) for k, it in enumerate(scope.iters)}
         values[which] = apply("+", apply("*", traversal(at), as_scalar(factor)), traversal(at + 1))
-        groups, start = [], 0
-        for count in scope.counts:
-            groups.append(count + (start <= at < start + count))
-            start += count
+        groups = [len(axis) + (at in axis) for axis in scope.axes]
         return _closed(scope, extents, groups, scope.body, args, values)
     found = [node for node in each_of(Reduce, scope.body) if which in node.iters]
     if len(found) != 1:
@@ -298,17 +292,20 @@ def drop_axis(value: Value, axis: int, position: Scalar | int) -> Value:
     `{[i0: N, i1: M] f(i0, i1)}`, axis 0 at p → `{[i0: M] f(p, i0)}`. The position may not depend on iterators.
     """
     scope = scope_of(value)
-    groups = scope.counts
-    start = sum(groups[:axis])
-    gone = range(start, start + groups[axis])
-    part = Scope(tuple(scope.extents[k] for k in gone), num(0), scope.dtype, (groups[axis],))
-    at = positions(part, [as_scalar(position)])
-    values: dict[Iter, Scalar] = {scope.iters[k]: at[traversal(k - start)] for k in gone}
+    gone = scope.axes[axis]
+    values = _at_position(scope, gone, as_scalar(position))
     kept = [k for k in range(len(scope.extents)) if k not in gone]
-    values.update((scope.iters[k], traversal(n)) for n, k in enumerate(kept))
+    values.update((traversal(k), traversal(n)) for n, k in enumerate(kept))
     extents = [scope.extents[k] for k in kept]
-    left = [count for k, count in enumerate(groups) if k != axis]
+    left = [count for k, count in enumerate(scope.counts) if k != axis]
     return _closed(scope, extents, left, scope.body, value.node.args, values)
+
+
+def _at_position(scope: Scope, axis: range, position: Scalar) -> dict[Iter, Scalar]:
+    """Values of the iterators of one dimension at a position along it."""
+    part = Scope(tuple(scope.extents[k] for k in axis), num(0), scope.dtype, (len(axis),))
+    at = positions(part, [position])
+    return {traversal(k): at[traversal(n)] for n, k in enumerate(axis)}
 
 
 def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
@@ -319,26 +316,19 @@ def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
     `{[i0: N] f(i0)}` with `{0: (a, m)}` → `{[i0: m] f(i0 + a)}`. A merged dimension that is cut is one iterator afterwards.
     """
     scope = scope_of(value)
-    groups = scope.counts
     extents: list[Dim] = []
     counts: list[int] = []
     values: dict[Iter, Scalar] = {}
-    start = 0
-    for axis, count in enumerate(groups):
-        inner = range(start, start + count)
-        start += count
-        if axis not in boxes:
-            values.update((scope.iters[k], traversal(len(extents) + n)) for n, k in enumerate(inner))
-            extents.extend(scope.extents[k] for k in inner)
-            counts.append(count)
-            continue
-        first, extent = boxes[axis]
-        place = apply("+", traversal(len(extents)), as_scalar(first))
-        part = Scope(tuple(scope.extents[k] for k in inner), num(0), scope.dtype, (count,))
-        at = positions(part, [place])
-        values.update((scope.iters[k], at[traversal(n)]) for n, k in enumerate(inner))
-        extents.append(extent)
-        counts.append(1)
+    for number, axis in enumerate(scope.axes):
+        if number in boxes:
+            first, extent = boxes[number]
+            values |= _at_position(scope, axis, apply("+", traversal(len(extents)), as_scalar(first)))
+            extents.append(extent)
+            counts.append(1)
+        else:
+            values.update((traversal(k), traversal(n)) for n, k in enumerate(axis, len(extents)))
+            extents.extend(scope.extents[k] for k in axis)
+            counts.append(len(axis))
     return _closed(scope, extents, counts, scope.body, value.node.args, values)
 
 

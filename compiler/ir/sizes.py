@@ -81,7 +81,7 @@ def multiple(size: Any) -> tuple[Sym, int] | None:
     """The unknown size that a size is so many times: `4 * N` is 4 times `N`. None for all others."""
     if isinstance(size, Sym):
         return size, 1
-    if size.op != "*" or len(size.args) != 2:
+    if not isinstance(size, Apply) or size.name != "*" or len(size.args) != 2:
         return None
     factors = [
         part.value for part in size.args if isinstance(part, Num) and isinstance(part.value, int) and part.value > 0

@@ -211,15 +211,12 @@ class _Program:
         text = _Text(names, [arg.type.dtype for arg in args], tables)
         # reductions are named by how many surround them, as they are read
         body = text.go(substitute(scope.body, {}))
-        places, dims, at = [], [], 0
-        for count in scope.counts:
-            binders = [f"i{k}: {text.go(as_scalar(scope.extents[k]))}" for k in range(at, at + count)]
-            sizes = [text.go(as_scalar(scope.extents[k])) for k in range(at, at + count)]
-            at += count
-            if count == 0:
-                binders = ["*e: []"]
-            places.append(binders[0] if count == 1 else f"({', '.join(binders)})")
-            dims.append("1" if count == 0 else sizes[0] if count == 1 else f"({', '.join(sizes)})")
+        places, dims = [], []
+        for axis in scope.axes:
+            sizes = [text.go(as_scalar(scope.extents[k])) for k in axis]
+            binders = [f"i{k}: {size}" for k, size in zip(axis, sizes, strict=True)] or ["*e: []"]
+            places.append(binders[0] if len(axis) == 1 else f"({', '.join(binders)})")
+            dims.append(f"({', '.join(sizes)})" if len(axis) > 1 else sizes[0] if axis else "1")
         params = [f"{each}: {type_text(arg.type)}" for each, arg in zip(names, args, strict=True)]
         lines = _size_lines(_unknown(scope, args), args)
         lines += [f"let {name} = {_matrix(values)}" for values, name in tables.items()]
