@@ -26,7 +26,7 @@ from dslc.ir.graph import (
     scope_value,
     with_args,
 )
-from dslc.ir.scalar import Num, Scalar, Sym
+from dslc.ir.scalar import Apply, Num, Scalar, Sym
 
 #: what an expression of sizes becomes
 Put = Callable[[Scalar], Scalar]

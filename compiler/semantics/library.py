@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -66,13 +66,15 @@ class Rules:
 
     def __repr__(self) -> str:
         libraries = ", ".join(dict.fromkeys(module.library for module in self.modules))
-        counts = {
-            "operators": self.operators,
-            "substitutions": self.substitutions,
-            "laws": self.laws,
-            "derivations": self.derivations,
-        }
-        return f"<Rules of {libraries}: {', '.join(f'{len(found)} {kind}' for kind, found in counts.items() if found)}>"
+        counts = [f"{len(found)} {kind}" for kind, found in self._kinds[:4] if found]
+        return f"<Rules of {libraries}: {', '.join(counts)}>"
+
+    @property
+    def _kinds(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        return (
+            ("operators", self.operators), ("substitutions", self.substitutions), ("laws", self.laws),
+            ("derivations", self.derivations), ("lowerings", self.lowerings), ("rule sets", self.rulesets),
+        )  # fmt: skip
 
     @functools.cached_property
     def digest(self) -> str:
@@ -85,12 +87,8 @@ class Rules:
     def _repr_html_(self) -> str:
         from dslc.reporting.pages import fragment_of_table
 
-        kinds = (
-            ("operators", self.operators), ("substitutions", self.substitutions), ("laws", self.laws),
-            ("derivations", self.derivations), ("lowerings", self.lowerings), ("rule sets", self.rulesets),
-        )  # fmt: skip
         libraries = sorted({module.library for module in self.modules})
-        rows = [(name, len(found), ", ".join(sorted(found))) for name, found in kinds if found]
+        rows = [(name, len(found), ", ".join(sorted(found))) for name, found in self._kinds if found]
         return fragment_of_table(f"Rules of {', '.join(libraries)}", ("kind", "how many", "names"), rows)
 
     def traits_of(self, operator: str) -> Traits:

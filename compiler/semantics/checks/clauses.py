@@ -101,8 +101,7 @@ def _import_clause(rules: Rules, clause: OnnxClause, report: CheckReport) -> Non
     for output in clause.outputs or ():
         scope.bind(output.name, "value")
     for entry in clause.attrs:
-        value = entry.value
-        bound = value.left if isinstance(value, t.Binary) and value.op == "or" else value
+        bound = _sides(entry)[0]
         if isinstance(bound, t.Name | t.ListExpr):
             scope.check(bound, pattern=True)
     for statement in clause.statements:
@@ -114,6 +113,11 @@ def _import_clause(rules: Rules, clause: OnnxClause, report: CheckReport) -> Non
     for statement in clause.statements:
         scope.statement(statement)
     for entry in clause.attrs:
-        value = entry.value
-        scope.check(value.right if isinstance(value, t.Binary) and value.op == "or" else value)
+        scope.check(_sides(entry)[-1])
     scope.check(clause.value)
+
+
+def _sides(entry: t.Entry) -> tuple[t.Expr, ...]:
+    """What an attribute is bound to, and its value where a model does not say: `a or b`."""
+    value = entry.value
+    return (value.left, value.right) if isinstance(value, t.Binary) and value.op == "or" else (value,)
