@@ -57,7 +57,7 @@ def _exchanged(items: Sequence[_T], i: int, j: int) -> list[_T]:
 def attribute_text(
     pattern: AttrPattern | Rest, bind: Callable[[str], Any], quoted: Callable[[Quoted], Any]
 ) -> tuple[Any, ...]:
-    """What an attribute must be as nested tuples, with names and expressions as they are told."""
+    """An attribute's pattern as nested tuples, its names and expressions as the two functions give them."""
     match pattern:
         case Bound(name) | Rest(name):
             return (type(pattern).__name__, bind(name))

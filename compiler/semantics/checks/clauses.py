@@ -118,6 +118,6 @@ def _import_clause(rules: Rules, clause: OnnxClause, report: CheckReport) -> Non
 
 
 def _sides(entry: t.Entry) -> tuple[t.Expr, ...]:
-    """What an attribute is bound to, and its value where a model does not say: `a or b`."""
+    """The name that an attribute binds, and its value where a model does not say: both sides of `a or b`."""
     value = entry.value
     return (value.left, value.right) if isinstance(value, t.Binary) and value.op == "or" else (value,)
