@@ -39,7 +39,7 @@ def iterator_table(scope: Scope) -> tuple[IteratorRow, ...]:
     Equal names in sibling reductions are different iterators; an occurrence is listed once even if several reads have it.
     """
     rows: dict[ReadLoop, dict[Occurrence, None]] = {loop: {} for loop in output_loops(scope)}
-    dims = [dim for dim, axis in enumerate(scope.axes) for _ in axis]
+    dims = [dim for dim, axis in enumerate(scope.dimensions) for _ in axis]
     for at, loop in enumerate(output_loops(scope)):
         stride = 1
         for later in range(at + 1, len(dims)):

@@ -61,7 +61,7 @@ class Scope:
         return self.groups or (1,) * len(self.extents)
 
     @property
-    def axes(self) -> list[range]:
+    def dimensions(self) -> list[range]:
         """The places of the iterators of each output dimension."""
         return [range(end - count, end) for end, count in zip(accumulate(self.counts), self.counts, strict=True)]
 
@@ -70,7 +70,7 @@ class Scope:
         """The type of the result: merged dimensions have the product of their iterators' extents."""
         if self.groups is None:
             return TensorType(self.dtype, self.extents)
-        return TensorType(self.dtype, tuple([product(self.extents[k] for k in axis) for axis in self.axes]))
+        return TensorType(self.dtype, tuple([product(self.extents[k] for k in axis) for axis in self.dimensions]))
 
     def __str__(self) -> str:
         inside = ", ".join(f"{it}: {extent}" for it, extent in self.ranges)

@@ -224,7 +224,7 @@ def positions(scope: Scope, index: Sequence[Scalar], sized: Callable[[Dim], Scal
     """
     sizes = [sized(extent) for extent in scope.extents]
     out: dict[Iter, Scalar] = {}
-    for axis, rest in zip(scope.axes, index, strict=True):
+    for axis, rest in zip(scope.dimensions, index, strict=True):
         for k in reversed(axis):
             if sizes[k] is num(1):
                 out[traversal(k)] = num(0)
@@ -252,7 +252,7 @@ def split_iterator(value: Value, which: Iter, factor: Dim) -> Value:
         extents = (*scope.extents[:at], blocks, factor, *scope.extents[at + 1 :])
         values: dict[Iter, Scalar] = {it: traversal(k + (k > at)) for k, it in enumerate(scope.iters)}
         values[which] = apply("+", apply("*", traversal(at), as_scalar(factor)), traversal(at + 1))
-        groups = [len(axis) + (at in axis) for axis in scope.axes]
+        groups = [len(axis) + (at in axis) for axis in scope.dimensions]
         return _closed(scope, extents, groups, scope.body, args, values)
     found = [node for node in each_of(Reduce, scope.body) if which in node.iters]
     if len(found) != 1:
@@ -292,7 +292,7 @@ def drop_axis(value: Value, axis: int, position: Scalar | int) -> Value:
     `{[i0: N, i1: M] f(i0, i1)}`, axis 0 at p → `{[i0: M] f(p, i0)}`. The position may not depend on iterators.
     """
     scope = scope_of(value)
-    gone = scope.axes[axis]
+    gone = scope.dimensions[axis]
     values = _at_position(scope, gone, as_scalar(position))
     kept = [k for k in range(len(scope.extents)) if k not in gone]
     values.update((traversal(k), traversal(n)) for n, k in enumerate(kept))
@@ -319,7 +319,7 @@ def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
     extents: list[Dim] = []
     counts: list[int] = []
     values: dict[Iter, Scalar] = {}
-    for number, axis in enumerate(scope.axes):
+    for number, axis in enumerate(scope.dimensions):
         if number in boxes:
             first, extent = boxes[number]
             values |= _at_position(scope, axis, apply("+", traversal(len(extents)), as_scalar(first)))

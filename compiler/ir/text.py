@@ -212,7 +212,7 @@ class _Program:
         # reductions are named by how many surround them, as they are read
         body = text.go(substitute(scope.body, {}))
         places, dims = [], []
-        for axis in scope.axes:
+        for axis in scope.dimensions:
             sizes = [text.go(as_scalar(scope.extents[k])) for k in axis]
             binders = [f"i{k}: {size}" for k, size in zip(axis, sizes, strict=True)] or ["*e: []"]
             places.append(binders[0] if len(axis) == 1 else f"({', '.join(binders)})")
