@@ -130,9 +130,18 @@ def error(code: str, message: str, span: Span | None = None, exit_code: int = 1,
     return DslcError([Diagnostic(code, message, span, **more)], exit_code)  # type: ignore[arg-type]
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """A hint at the known name that is closest to another one; `otherwise` where none is close."""
+def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name that is closest to another one; None where none is close."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, list(known), n=1)
-    return f"did you mean `{close[0]}`?" if close else otherwise
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A hint at the known name that is closest to another one; `otherwise` where none is close."""
+    return suggested(closest(name, known), otherwise)
+
+
+def suggested(word: str | None, otherwise: str = "") -> str:
+    """A hint at a word; `otherwise` where none is meant."""
+    return otherwise if word is None else f"did you mean `{word}`?"

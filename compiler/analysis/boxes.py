@@ -12,7 +12,7 @@ import numpy as np
 from dslc.analysis.numeric import DataDependent, Interval, interval, vector
 from dslc.analysis.reads import Access, ReadLoop, accesses, intervals, output_loops
 from dslc.ir.graph import Scope
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num
+from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num
 
 MOST_POINTS = 1 << 20  #: positions that are looked at one by one
 
@@ -114,7 +114,7 @@ def _inside(access: Access, shape: tuple[int, ...]) -> list[Scalar]:
 
 
 def _atomic(condition: Scalar) -> list[Scalar]:
-    if isinstance(condition, Apply) and condition.name in {"and", "or", "not"}:
+    if condition.op in {"and", "or", "not"}:
         return [part for arg in condition.args for part in _atomic(arg)]
     return [] if isinstance(condition, Num) else [condition]
 

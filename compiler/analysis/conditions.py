@@ -73,17 +73,17 @@ def either(*parts: tuple[Case, ...]) -> tuple[Case, ...]:
     return out if len(out) <= MOST_CASES else TRUE
 
 
-def split_atom(node: Apply) -> tuple[tuple[tuple[Case, ...], Scalar], ...] | None:
+def split_atom(node: Scalar) -> tuple[tuple[tuple[Case, ...], Scalar], ...] | None:
     """The values of min, max, abs and a choice by cases: (when, value); None for other functions."""
-    if node.name in {"min", "max"}:
+    if node.op in {"min", "max"}:
         a, b = node.args
-        small = ">=" if node.name == "max" else "<="
+        small = ">=" if node.op == "max" else "<="
         return (cases(apply(small, a, b)), a), (cases(apply(small, a, b), False), b)
-    if node.name == "abs":
+    if node.op == "abs":
         (a,) = node.args
         positive = apply(">=", a, num(0))
         return (cases(positive), a), (cases(positive, False), apply("*", num(-1), a))
-    if node.name == "select":
+    if node.op == "select":
         condition, then, otherwise = node.args
         return (cases(condition), then), (cases(condition, False), otherwise)
     return None

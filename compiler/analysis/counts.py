@@ -15,8 +15,7 @@ import numpy as np
 from dslc.analysis.numeric import DataDependent, interval, vector
 from dslc.analysis.reads import accesses, intervals
 from dslc.ir.dtype import TensorType
-from dslc.ir.fold import is_index
-from dslc.ir.graph import Constant, Scope, ScopeNode, Value, topological
+from dslc.ir.graph import Constant, Scope, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 
 MOST_POINTS = 1 << 22  #: positions that are counted one by one
@@ -52,9 +51,7 @@ def scope_flops(scope: Scope, operands: Sequence[TensorType]) -> int:
     """The operations of one expression. Sizes must be numbers: raises Unknown otherwise."""
     if not scope.type.is_static or not all(operand.is_static for operand in operands):
         raise DataDependent("symbolic sizes")
-    positions: dict[Scalar, tuple[int, int]] = {
-        i: (0, max(e - 1, 0)) for i, e in zip(scope.iters, scope.extents, strict=True) if isinstance(e, int)
-    }
+    positions: dict[Scalar, tuple[int, int]] = {i: (0, max(e - 1, 0)) for i, e in scope.ranges if isinstance(e, int)}
     return round(_flops(scope.body, {}, positions) * scope.type.elements)
 
 
@@ -64,7 +61,7 @@ def graph_counts(outputs: tuple[Value, ...]) -> WorkCounts:
 
 
 def _counted(outputs: tuple[Value, ...]) -> Iterator[ScopeNode]:
-    for node in topological(value.node for value in outputs):
+    for node in nodes_of(outputs):
         if isinstance(node, ScopeNode) and (not node.constant or isinstance(node, Constant) or not node.args):
             yield node
 
@@ -82,7 +79,7 @@ def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[
     if node in memo:
         return 0
     memo[node] = 0
-    if isinstance(node, Num) or is_index(node):
+    if isinstance(node, Num) or node.integral:
         return 0
     if isinstance(node, Read):
         return 0 if node.other is None else _flops(node.other, memo, extents)
@@ -91,7 +88,7 @@ def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[
             return 0  # counts positions
         inner = dict(extents)
         count = 1.0
-        for iterator, extent in zip(node.iters, node.extents, strict=True):
+        for iterator, extent in node.ranges:
             low, high = interval(extent, inner)
             inner[iterator] = (0, max(high - 1, 0))
             count *= (max(low, 0) + max(high, 0)) / 2
@@ -100,7 +97,7 @@ def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[
             each += _flops(node.where, dict(memo), inner)
         return count * each
     if isinstance(node, Apply):
-        if all(is_index(arg) for arg in node.args):
+        if all(arg.integral for arg in node.args):
             return 0  # a comparison of positions
         if node.name == "select":
             condition, then, otherwise = node.args

@@ -39,8 +39,7 @@ def iterator_table(scope: Scope) -> tuple[IteratorRow, ...]:
     Equal names in sibling reductions are different iterators; an occurrence is listed once even if several reads have it.
     """
     rows: dict[ReadLoop, dict[Occurrence, None]] = {loop: {} for loop in output_loops(scope)}
-    groups = scope.counts
-    dims = [dim for dim, count in enumerate(groups) for _ in range(count)]
+    dims = [dim for dim, axis in enumerate(scope.dimensions) for _ in axis]
     for at, loop in enumerate(output_loops(scope)):
         stride = 1
         for later in range(at + 1, len(dims)):
@@ -50,7 +49,7 @@ def iterator_table(scope: Scope) -> tuple[IteratorRow, ...]:
         rows[loop][Occurrence(-1, dims[at], stride or None)] = None
     for node in walk(scope.body):
         if isinstance(node, Reduce):
-            for iterator, extent in zip(node.iters, node.extents, strict=True):
+            for iterator, extent in node.ranges:
                 rows.setdefault(ReadLoop(iterator, extent, node.kind), {})
     for access in accesses(scope):
         if not isinstance(access.node, Read):

@@ -11,7 +11,7 @@ from enum import IntEnum
 from itertools import combinations
 
 from dslc.ir.constants import number_of
-from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, rebuild, topological
+from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, nodes_of, rebuild
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 
 MOST_INPUTS = 10  #: inputs of which every set is tried
@@ -103,7 +103,7 @@ def _node_degrees(node: Node, args: tuple[Degree, ...]) -> list[Degree]:
 
 def linear_classes(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> tuple[frozenset[Value], ...]:
     """All maximal linear classes of an expanded graph, small ones first. Every output must be linear (or zero) in the class."""
-    reached = set(topological(v.node for v in outputs))
+    reached = set(nodes_of(outputs))
     used = [value for value in inputs if value.node in reached]
     sizes = range(len(used), 0, -1) if len(used) <= MOST_INPUTS else (len(used), 1)
     found: list[frozenset[Value]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, topological
+from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Iter, Num, Read, Scalar, walk
 
 
@@ -39,7 +39,7 @@ def is_pointwise(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> bool:
     """For an expanded graph (scopes, constants and inputs only) at given shapes; compositions are seen through."""
     if not inputs:
         return False
-    for node in topological(value.node for value in outputs):
+    for node in nodes_of(outputs):
         if isinstance(node, ScopeNode):
             if not is_pointwise_scope(node.scope, tuple(arg.type.shape for arg in node.args)):
                 return False

@@ -45,9 +45,9 @@ def polynomial(node: Scalar) -> Poly:
         if isinstance(node.value, bool) or not isinstance(node.value, int):
             raise NotIntegral(str(node))
         return as_poly(node.value)
-    if isinstance(node, Apply) and node.name == "+":
+    if node.op == "+":
         return reduce(add, (polynomial(arg) for arg in node.args), ZERO)
-    if isinstance(node, Apply) and node.name == "*":
+    if node.op == "*":
         return reduce(mul, (polynomial(arg) for arg in node.args), as_poly(1))
     if not is_integral(node):
         raise NotIntegral(str(node))

@@ -100,10 +100,10 @@ def _solved(goal: Poly, facts: Case) -> tuple[Poly, Case]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _splittable(poly: Poly) -> Apply | None:
+def _splittable(poly: Poly) -> Scalar | None:
     for factor in sorted(poly.atoms, key=str):
         for node in walk(factor):
-            if isinstance(node, Apply) and node.name in {"min", "max", "abs", "select"} and not node.reads:
+            if node.op in {"min", "max", "abs", "select"} and not node.reads:
                 return node
     return None
 
@@ -271,9 +271,9 @@ class _Prover:
         return nonneg, zero
 
 
-def _divisions(polys: Iterable[Poly]) -> list[Apply]:
+def _divisions(polys: Iterable[Poly]) -> list[Scalar]:
     """The quotients and remainders that occur, in an order that depends on nothing but them."""
-    found = {node for poly in polys for node in poly.atoms if isinstance(node, Apply) and node.name in {"//", "%"}}
+    found = {node for poly in polys for node in poly.atoms if node.op in {"//", "%"}}
     return sorted(found, key=str)
 
 
@@ -282,8 +282,8 @@ def _inside(poly: Poly) -> frozenset[Scalar]:
     return frozenset(part for factor in poly.atoms for part in walk(factor) if not isinstance(part, Num))
 
 
-def _nested_last(atoms: Iterable[Scalar], name: str) -> list[Apply]:
-    found = [node for node in atoms if isinstance(node, Apply) and node.name == name]
+def _nested_last(atoms: Iterable[Scalar], name: str) -> list[Scalar]:
+    found = [node for node in atoms if node.op == name]
     return sorted(found, key=lambda node: (-len(str(node)), str(node)))
 
 

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dslc.analysis.numeric import Interval, interval
-from dslc.ir.graph import Input, Scope, ScopeNode, Value, topological
+from dslc.ir.graph import Input, Scope, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, apply, as_scalar, walk
 
 
 def inputs_of(outputs: Iterable[Value]) -> list[Value]:
     """The tensors that programs are computed of."""
-    return [node.values[0] for node in topological(value.node for value in outputs) if isinstance(node, Input)]
+    return [node.values[0] for node in nodes_of(outputs) if isinstance(node, Input)]
 
 
 def computed(outputs: Iterable[Value]) -> Iterator[Scalar]:
     """All expressions in the scopes of programs."""
-    for node in topological(value.node for value in outputs):
+    for node in nodes_of(outputs):
         if isinstance(node, ScopeNode):
             yield from walk(node.scope.body)
 
@@ -47,7 +47,7 @@ class Access:
 
 def output_loops(scope: Scope) -> tuple[ReadLoop, ...]:
     """The loops over the positions of the output."""
-    return tuple(ReadLoop(i, as_scalar(e), "traversal") for i, e in zip(scope.iters, scope.extents, strict=True))
+    return tuple(ReadLoop(i, as_scalar(e), "traversal") for i, e in scope.ranges)
 
 
 def intervals(loops: tuple[ReadLoop, ...], region: Sequence[Interval] = ()) -> dict[Scalar, Interval] | None:
@@ -81,7 +81,7 @@ class _Walker:
             for child in node.children:
                 self.go(child, loops, guards)
         elif isinstance(node, Reduce):
-            for iterator, extent in zip(node.iters, node.extents, strict=True):
+            for iterator, extent in node.ranges:
                 self.go(extent, loops, guards)
                 loops = (*loops, ReadLoop(iterator, extent, node.kind))
             if node.where is not None:

@@ -14,7 +14,6 @@ from dslc.cost.kinds import view
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.fold import is_index
 from dslc.ir.graph import Call, Constant, Input, Node, Scope, ScopeNode, Value, input_value, topological, with_args
 from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, as_scalar, num, walk
 from dslc.onnx.context import bind_values
@@ -162,7 +161,7 @@ class _Counting:
 
     def count(self, node: Scalar, times: float, bound: frozenset[Iter]) -> float:
         """Operations of an expression that is evaluated so many times; what occurs twice is computed once."""
-        if node in self.seen or isinstance(node, Num) or is_index(node):
+        if node in self.seen or isinstance(node, Num) or node.integral:
             return 0.0
         self.seen.add(node)
         if isinstance(node, Read):
@@ -170,7 +169,7 @@ class _Counting:
             return sum(self.count(part, times, bound) for part in node.children)
         if isinstance(node, Reduce):
             return self._reduce(node, bound)
-        if not isinstance(node, Apply) or all(map(is_index, node.args)):
+        if not isinstance(node, Apply) or all(arg.integral for arg in node.args):
             return 0.0
         below_all = sum(self.count(arg, times, bound) for arg in node.args)
         placed = node.name == "select" and not node.args[0].reads

@@ -15,21 +15,10 @@ from dslc.ir.dtype import DType, TensorType, integer_range
 from dslc.ir.graph import Constant, Value, constant_value
 from dslc.ir.scalar import Number
 
-NUMPY: dict[DType, np.dtype[Any]] = {
-    DType.F16: np.dtype(np.float16),
-    DType.BF16: np.dtype(ml_dtypes.bfloat16),
-    DType.F32: np.dtype(np.float32),
-    DType.F64: np.dtype(np.float64),
-    DType.I8: np.dtype(np.int8),
-    DType.I16: np.dtype(np.int16),
-    DType.I32: np.dtype(np.int32),
-    DType.I64: np.dtype(np.int64),
-    DType.U8: np.dtype(np.uint8),
-    DType.U16: np.dtype(np.uint16),
-    DType.U32: np.dtype(np.uint32),
-    DType.U64: np.dtype(np.uint64),
-    DType.BOOL: np.dtype(np.bool_),
-}
+_FLOATS: dict[DType, Any] = {
+    DType.F16: np.float16, DType.BF16: ml_dtypes.bfloat16, DType.F32: np.float32, DType.F64: np.float64,
+}  # fmt: skip
+NUMPY: dict[DType, np.dtype[Any]] = {dtype: np.dtype(_FLOATS.get(dtype, dtype.value)) for dtype in DType}
 FROM_NUMPY = {dtype: name for name, dtype in NUMPY.items()}
 
 

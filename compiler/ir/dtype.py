@@ -44,21 +44,8 @@ class DType(Enum):
 
 
 _FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
-_BYTES = {
-    DType.F16: 2,
-    DType.BF16: 2,
-    DType.F32: 4,
-    DType.F64: 8,
-    DType.I8: 1,
-    DType.I16: 2,
-    DType.I32: 4,
-    DType.I64: 8,
-    DType.U8: 1,
-    DType.U16: 2,
-    DType.U32: 4,
-    DType.U64: 8,
-    DType.BOOL: 1,
-}
+# the digits of a name are those of its bits
+_BYTES = {dtype: int("".join(filter(str.isdigit, dtype.value)) or 8) // 8 for dtype in DType}
 DTYPES = {dtype.value: dtype for dtype in DType}
 
 

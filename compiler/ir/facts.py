@@ -29,7 +29,7 @@ class Fact:
     def __post_init__(self) -> None:
         if self.old.inputs != self.new.inputs:
             raise ValueError(f"{self.rule}: the two programs have different holes")
-        types = [[value.node.types[value.index] for value in side.outputs] for side in (self.old, self.new)]
+        types = [[value.type_or_none for value in side.outputs] for side in (self.old, self.new)]
         if types[0] != types[1]:
             raise ValueError(f"{self.rule}: the two programs have results of different types")
 

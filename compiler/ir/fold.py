@@ -6,13 +6,14 @@ Only laws that hold for every number are used, so `0 * x` vanishes only where x 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from dslc.ir.polynomials import Polynomial
-from dslc.ir.scalar import Apply, Num, Number, Scalar, Sym, num, raw_apply
+from dslc.ir.scalar import Num, Number, Scalar, Sym, num, raw_apply
 
 
 def exact_divide(a: Any, b: Any) -> Any:
@@ -73,53 +74,49 @@ def _exact_root(a: Any) -> Any:
     return math.sqrt(a) if a >= 0 else math.nan
 
 
+def _exact_at(point: int, value: int, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that has a whole value at one point."""
+    return lambda a: value if a == point else function(a)
+
+
+def _finite(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that leaves infinities as they are."""
+    return lambda a: a if math.isinf(a) else function(a)
+
+
+def _odd(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that leaves zeros as they are, with their signs."""
+    return lambda a: a if a == 0 else function(a)
+
+
 #: numeric meaning of the vocabulary on plain numbers, used to fold constants
 FOLD2: dict[str, Callable[[Any, Any], Any]] = {
     "/": exact_divide,
-    "//": _mixed(lambda a, b: a // b),
-    "%": _mixed(lambda a, b: a % b),
+    "//": _mixed(operator.floordiv),
+    "%": _mixed(operator.mod),
     "^": _power,
     "min": _mixed(min),
     "max": _mixed(max),
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
     "and": lambda a, b: bool(a) and bool(b),
     "or": lambda a, b: bool(a) or bool(b),
 }
 FOLD1: dict[str, Callable[[Any], Any]] = {
     "abs": abs,
     "sqrt": _exact_root,
-    "floor": lambda a: a if math.isinf(a) else math.floor(a),
-    "ceil": lambda a: a if math.isinf(a) else math.ceil(a),
-    "trunc": lambda a: a if math.isinf(a) else math.trunc(a),
-    "not": lambda a: not a,
-    "exp": lambda a: 1 if a == 0 else math.exp(a),
-    "log": lambda a: 0 if a == 1 else math.log(a),
+    "not": operator.not_,
     "sign": lambda a: (a > 0) - (a < 0),
-    "round": lambda a: a if math.isinf(a) else round(a),
-    "cos": lambda a: 1 if a == 0 else math.cos(a),
-    "cosh": lambda a: 1 if a == 0 else math.cosh(a),
-    "acos": lambda a: 0 if a == 1 else math.acos(a),
-    "acosh": lambda a: 0 if a == 1 else math.acosh(a),
-    "tanh": lambda a: a if a == 0 else math.tanh(a),
-    "erf": lambda a: a if a == 0 else math.erf(a),
-    "sin": lambda a: a if a == 0 else math.sin(a),
-    "tan": lambda a: a if a == 0 else math.tan(a),
-    "asin": lambda a: a if a == 0 else math.asin(a),
-    "atan": lambda a: a if a == 0 else math.atan(a),
-    "sinh": lambda a: a if a == 0 else math.sinh(a),
-    "asinh": lambda a: a if a == 0 else math.asinh(a),
-    "atanh": lambda a: a if a == 0 else math.atanh(a),
+    "round": _finite(round),
+    **{name: _finite(getattr(math, name)) for name in ("floor", "ceil", "trunc")},
+    **{name: _exact_at(0, 1, getattr(math, name)) for name in ("exp", "cos", "cosh")},
+    **{name: _exact_at(1, 0, getattr(math, name)) for name in ("log", "acos", "acosh")},
+    **{name: _odd(getattr(math, name)) for name in "tanh erf sin tan asin atan sinh asinh atanh".split()},
 }
-
-
-def is_index(node: Scalar) -> bool:
-    """Return whether an expression is an integer made of sizes, iterators and integer arithmetic only."""
-    return node.integral
 
 
 @lru_cache(maxsize=1 << 16)
@@ -128,9 +125,7 @@ def simplify(name: str, args: tuple[Scalar, ...]) -> Scalar:
     if name == "+":
         return _sum(args)
     if name == "-":
-        if len(args) == 1:
-            return _product((num(-1), args[0]))
-        return _sum((args[0], _product((num(-1), args[1]))))
+        return _negated(args[0]) if len(args) == 1 else _difference(*args)
     if name == "*":
         return _product(args)
     if name == "select":
@@ -178,11 +173,24 @@ def _times(a: Any, b: Any) -> Any:
     return float(a) * float(b) if isinstance(a, float) or isinstance(b, float) else _whole(a * b)
 
 
+def _parts(node: Scalar, name: str) -> tuple[Scalar, ...]:
+    """The operands of a sum or a product; the expression itself where it is another."""
+    return node.args if node.op == name else (node,)
+
+
+def _negated(node: Scalar) -> Scalar:
+    return _product((num(-1), node))
+
+
+def _difference(a: Scalar, b: Scalar) -> Scalar:
+    return _sum((a, _negated(b)))
+
+
 def _terms(node: Scalar) -> tuple[Number, Scalar | None]:
     """A product as coefficient and the rest (None for a bare number)."""
     if isinstance(node, Num):
         return node.value, None
-    if isinstance(node, Apply) and node.name == "*" and isinstance(node.args[0], Num):
+    if node.op == "*" and isinstance(node.args[0], Num):
         rest = node.args[1:]
         return node.args[0].value, rest[0] if len(rest) == 1 else raw_apply("*", *rest)
     return 1, node
@@ -192,20 +200,20 @@ def _sum(args: tuple[Scalar, ...]) -> Scalar:
     constant: Any = 0
     terms: dict[Scalar, Any] = {}
     for arg in args:
-        for part in arg.args if isinstance(arg, Apply) and arg.name == "+" else (arg,):
+        for part in _parts(arg, "+"):
             coefficient, rest = _terms(part)
             if rest is None:
                 constant = _plus(constant, coefficient)
             else:
                 terms[rest] = _plus(terms.get(rest, 0), coefficient)
-    if isinstance(constant, float) and math.isinf(constant) and all(is_index(rest) for rest in terms):
+    if isinstance(constant, float) and math.isinf(constant) and all(rest.integral for rest in terms):
         return num(constant)  # sizes and positions are finite
     parts = [
         # one of what is no sum is as it is
-        rest if coefficient == 1 and type(coefficient) is int and not (isinstance(rest, Apply) and rest.name == "+")
+        rest if coefficient == 1 and type(coefficient) is int and rest.op != "+"
         else _product((num(coefficient), rest))
         for rest, coefficient in terms.items()
-        if coefficient != 0 or not is_index(rest)
+        if coefficient != 0 or not rest.integral
     ]  # fmt: skip
     if constant != 0 or not parts:
         parts.append(num(constant))
@@ -218,20 +226,18 @@ def _product(args: tuple[Scalar, ...]) -> Scalar:
     coefficient: Any = 1
     factors: list[Scalar] = []
     for arg in args:
-        for part in arg.args if isinstance(arg, Apply) and arg.name == "*" else (arg,):
+        for part in _parts(arg, "*"):
             if isinstance(part, Num) and not isinstance(part.value, bool):
                 coefficient = _times(coefficient, part.value)
             else:
                 factors.append(part)
     if not factors:
         return num(coefficient)
-    if coefficient == 0 and all(is_index(factor) for factor in factors):
+    if coefficient == 0 and all(factor.integral for factor in factors):
         return num(0)
-    if len(factors) == 1 and isinstance(factors[0], Apply) and factors[0].name == "+" and is_index(factors[0]):
-        return _sum(tuple(_product((num(coefficient), part)) for part in factors[0].args))
-    if len(factors) > 1 and all(is_index(factor) for factor in factors):
+    if all(factor.integral for factor in factors):
         for k, factor in enumerate(factors):
-            if isinstance(factor, Apply) and factor.name == "+":
+            if factor.op == "+":
                 others = (*factors[:k], *factors[k + 1 :])
                 return _sum(tuple(_product((num(coefficient), part, *others)) for part in factor.args))
     ordered = sorted(factors, key=_order) if len(factors) > 1 else factors
@@ -242,10 +248,9 @@ def _product(args: tuple[Scalar, ...]) -> Scalar:
 
 def _divisible(node: Scalar, by: int) -> tuple[Scalar, Scalar]:
     """`node` as by * quotient + remainder, term by term; both integer expressions."""
-    parts = node.args if isinstance(node, Apply) and node.name == "+" else (node,)
     quotient: list[Scalar] = []
     rest: list[Scalar] = []
-    for part in parts:
+    for part in _parts(node, "+"):
         coefficient, factor = _terms(part)
         if factor is not None and isinstance(coefficient, int) and coefficient % by == 0:
             quotient.append(_product((num(coefficient // by), factor)))
@@ -257,78 +262,45 @@ def _divisible(node: Scalar, by: int) -> tuple[Scalar, Scalar]:
     return _sum(tuple(quotient)), _sum(tuple(rest))
 
 
+def _whole_number(node: Scalar) -> int | None:
+    return node.value if isinstance(node, Num) and isinstance(node.value, int) else None
+
+
 def least(node: Scalar) -> int | None:
     """A lower bound of an integer expression, from those of its symbols; None where none is known."""
     if isinstance(node, Num):
-        return node.value if isinstance(node.value, int) else None
+        return _whole_number(node)
     if isinstance(node, Sym):
         return node.least
-    if isinstance(node, Apply) and node.args:
-        parts = [least(arg) for arg in node.args]
-        if node.name == "max":
-            return max((part for part in parts if part is not None), default=None)
-        if any(part is None for part in parts):
-            return 0 if node.name == "abs" else None
-        known = [part for part in parts if part is not None]
-        if node.name == "+":
-            return sum(known)
-        if node.name == "min":
-            return min(known)
-        if min(known) >= 0 and node.name in {"*", "%", "//"}:
-            return math.prod(known) if node.name == "*" else _least_quotient(node, known)
+    known = [part for part in map(least, node.args) if part is not None]
+    if node.op == "max":
+        return max(known, default=None)
+    if not known or len(known) < len(node.args):
+        return 0 if node.op == "abs" else None
+    if node.op == "+":
+        return sum(known)
+    if node.op == "min":
+        return min(known)
+    if min(known) >= 0 and node.op in {"*", "%", "//"}:
+        divisor = _whole_number(node.args[1])
+        quotient = known[0] // divisor if node.op == "//" and divisor is not None and divisor > 0 else 0
+        return math.prod(known) if node.op == "*" else quotient
     return None
-
-
-def _least_quotient(node: Apply, known: list[int]) -> int:
-    divisor = node.args[1]
-    if node.name == "//" and isinstance(divisor, Num) and isinstance(divisor.value, int) and divisor.value > 0:
-        return known[0] // divisor.value
-    return 0
-
-
-def _positive(node: Scalar) -> bool:
-    low = least(node)
-    return low is not None and low > 0
 
 
 def _ordered(name: str, a: Scalar, b: Scalar) -> bool | None:
     """A comparison of integer expressions, where the bounds of their symbols decide it."""
     if name in {">", ">="}:
         return _ordered("<" if name == ">" else "<=", b, a)
-    difference = _sum((b, _product((num(-1), a))))
-    low, reverse = least(difference), least(_product((num(-1), difference)))
-    if name == "<":
-        return True if low is not None and low > 0 else False if reverse is not None and reverse >= 0 else None
-    return True if low is not None and low >= 0 else False if reverse is not None and reverse > 0 else None
-
-
-def _factors(node: Scalar) -> tuple[Any, list[Scalar]]:
-    coefficient, rest = _terms(node)
-    if rest is None:
-        return coefficient, []
-    return coefficient, list(rest.args) if isinstance(rest, Apply) and rest.name == "*" else [rest]
+    difference, strict = _difference(b, a), name == "<"
+    low, reverse = least(difference), least(_negated(difference))
+    if low is not None and low >= strict:
+        return True
+    return False if reverse is not None and reverse > -strict else None
 
 
 def _exact_quotient(a: Scalar, b: Scalar) -> Scalar | None:
     """`a // b` where b divides a as polynomials (a divisor is never 0)."""
-    if isinstance(b, Apply) and b.name == "+":
-        return num(1) if a is b else _quotient_of_sums(a, b)
-    divisor, factors = _factors(b)
-    terms = []
-    for part in a.args if isinstance(a, Apply) and a.name == "+" else (a,):
-        coefficient, own = _factors(part)
-        for factor in factors:
-            if factor not in own:
-                return None
-            own.remove(factor)
-        if not isinstance(coefficient, int) or not isinstance(divisor, int) or divisor == 0 or coefficient % divisor:
-            return None
-        terms.append(_product((num(coefficient // divisor), *own)))
-    return _sum(tuple(terms))
-
-
-def _quotient_of_sums(a: Scalar, b: Scalar) -> Scalar | None:
-    """The division of polynomials; None where something is left."""
     top, by = _polynomial(a), _polynomial(b)
     found = None if top is None or by is None else top.quotient(by)
     return None if found is None else _sum(tuple(_product((num(times), *factors)) for factors, times in found.terms))
@@ -337,11 +309,11 @@ def _quotient_of_sums(a: Scalar, b: Scalar) -> Scalar | None:
 def _polynomial(node: Scalar) -> _Sum | None:
     """A sum of products; None where a coefficient is no integer."""
     found: dict[tuple[Scalar, ...], int] = {}
-    for part in node.args if isinstance(node, Apply) and node.name == "+" else (node,):
-        coefficient, factors = _factors(part)
+    for part in _parts(node, "+"):
+        coefficient, rest = _terms(part)
         if not isinstance(coefficient, int):
             return None
-        found[tuple(sorted(factors, key=_Sum.key))] = coefficient
+        found[() if rest is None else tuple(sorted(_parts(rest, "*"), key=_Sum.key))] = coefficient
     return _Sum.of_terms(found)
 
 
@@ -353,62 +325,70 @@ class _Sum(Polynomial[Scalar]):
         return _order(node), id(node)
 
 
-def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
-    if name in {"min", "max"}:
-        if a is b:
-            return a
-        inverse = {"min": math.inf, "max": -math.inf}[name]
-        for one, other in ((a, b), (b, a)):
-            if isinstance(one, Num) and one.value == inverse:
-                return other
-            if isinstance(one, Num) and one.value == -inverse and is_index(other):
-                return one
-        if is_index(a) and is_index(b) and (decided := _ordered("<=", a, b)) is not None:
-            return (b if decided else a) if name == "max" else (a if decided else b)
-        return raw_apply(name, *sorted((a, b), key=_order))
-    if name == "/" and isinstance(b, Num) and b.value != 0:
-        return _product((num(exact_divide(1, b.value)), a)) if not isinstance(b.value, float) else raw_apply("/", a, b)
-    if name == "/" and a is b and is_index(a):
-        return num(1)
-    if name == "^" and isinstance(b, Num) and b.value == 1 and not isinstance(b.value, float):
-        return a
-    if name in {"//", "%"} and is_index(a) and is_index(b):
-        if name == "//" and isinstance(b, Num) and isinstance(b.value, int) and b.value < 0:
-            return simplify("//", (_product((num(-1), a)), num(-b.value)))
-        if isinstance(b, Num) and isinstance(b.value, int) and b.value > 0:
-            if b.value == 1:
-                return a if name == "//" else num(0)
-            quotient, rest = _divisible(a, b.value)
-            if isinstance(rest, Num) and isinstance(rest.value, int):
-                return _sum((quotient, num(rest.value // b.value))) if name == "//" else num(rest.value % b.value)
-            if name == "//":
-                return _sum((quotient, raw_apply("//", rest, b)))
-            return raw_apply("%", rest, b)
-        exact = _exact_quotient(a, b)
-        if exact is not None:
-            return exact if name == "//" else num(0)
-    if name in {"==", "<=", ">="} and a is b and is_index(a):
-        return num(True)
-    if name in {"!=", "<", ">"} and a is b and is_index(a):
-        return num(False)
-    if name in {"==", "!="} and is_index(a) and is_index(b):
-        difference = _sum((a, _product((num(-1), b))))
+def _extreme(name: str, a: Scalar, b: Scalar) -> Scalar:
+    inverse = {"min": math.inf, "max": -math.inf}[name]
+    for one, other in ((a, b), (b, a)):
+        if one is other or (isinstance(one, Num) and one.value == inverse):
+            return other
+        if isinstance(one, Num) and one.value == -inverse and other.integral:
+            return one
+    if a.integral and b.integral and (decided := _ordered("<=", a, b)) is not None:
+        return b if decided == (name == "max") else a
+    return raw_apply(name, *sorted((a, b), key=_order))
+
+
+def _divided(name: str, a: Scalar, b: Scalar) -> Scalar:
+    """A quotient, or a remainder, of integer expressions."""
+    by = _whole_number(b) or 0
+    if name == "//" and by < 0:
+        return simplify("//", (_negated(a), num(-by)))
+    if by == 1:
+        return a if name == "//" else num(0)
+    if by > 0:
+        quotient, rest = _divisible(a, by)
+        left = _whole_number(rest)
+        if name == "//":
+            return _sum((quotient, raw_apply("//", rest, b) if left is None else num(left // by)))
+        return raw_apply("%", rest, b) if left is None else num(left % by)
+    exact = None if a is num(0) and b.op != "+" else _exact_quotient(a, b)
+    if exact is None:
+        return raw_apply(name, a, b)
+    return exact if name == "//" else num(0)
+
+
+def _compared(name: str, a: Scalar, b: Scalar) -> Scalar:
+    whole = a.integral and b.integral
+    if a is b and whole:
+        return num(name in {"==", "<=", ">="})
+    if name in {"==", "!="} and whole:
+        difference = _difference(a, b)
         if isinstance(difference, Num):
             return num((difference.value == 0) == (name == "=="))
-        if _positive(difference) or _positive(_product((num(-1), difference))):
+        if any((low := least(each)) is not None and low > 0 for each in (difference, _negated(difference))):
             return num(name == "!=")
+    for one, other, sign in ((a, b, 1), (b, a, -1)):
+        if isinstance(other, Num) and other.value in (math.inf, -math.inf) and one.integral:
+            return num(bool(FOLD2[name](0, sign * other.value)))
+    decided = _ordered(name, a, b) if whole and name not in {"==", "!="} else None
+    return raw_apply(name, a, b) if decided is None else num(decided)
+
+
+def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
+    if name in {"min", "max"}:
+        return _extreme(name, a, b)
+    if name in {"//", "%"} and a.integral and b.integral:
+        return _divided(name, a, b)
     if name in {"<", "<=", ">", ">=", "==", "!="}:
-        for one, other, sign in ((a, b, 1), (b, a, -1)):
-            if isinstance(other, Num) and other.value in (math.inf, -math.inf) and is_index(one):
-                return num(bool(FOLD2[name](0, sign * other.value)))
-    if name in {"<", "<=", ">", ">="} and is_index(a) and is_index(b):
-        decided = _ordered(name, a, b)
-        if decided is not None:
-            return num(decided)
+        return _compared(name, a, b)
     if name in {"and", "or"}:
         neutral = name == "and"
         for one, other in ((a, b), (b, a)):
             if isinstance(one, Num):
                 return other if bool(one.value) == neutral else num(not neutral)
         return a if a is b else raw_apply(name, a, b)
-    return raw_apply(name, a, b)
+    if isinstance(b, Num) and not isinstance(b.value, float):
+        if name == "/" and b.value != 0:
+            return _product((num(exact_divide(1, b.value)), a))
+        if name == "^" and b.value == 1:
+            return a
+    return num(1) if name == "/" and a is b and a.integral else raw_apply(name, a, b)

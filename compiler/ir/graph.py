@@ -7,7 +7,7 @@ is changed in place. Graphs may be deep (thousands of nodes in a chain): walk th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -51,9 +51,9 @@ class Scope:
         return tuple([traversal(k) for k in range(len(self.extents))])
 
     @property
-    def ranges(self) -> tuple[tuple[Iter, Dim], ...]:
-        """The iterators with their extents."""
-        return tuple(zip(self.iters, self.extents, strict=True))
+    def ranges(self) -> Iterator[tuple[Iter, Dim]]:
+        """Each iterator with its extent."""
+        return zip(self.iters, self.extents, strict=True)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -61,22 +61,19 @@ class Scope:
         return self.groups or (1,) * len(self.extents)
 
     @property
+    def dimensions(self) -> list[range]:
+        """The places of the iterators of each output dimension."""
+        return [range(end - count, end) for end, count in zip(accumulate(self.counts), self.counts, strict=True)]
+
+    @property
     def type(self) -> TensorType:
         """The type of the result: merged dimensions have the product of their iterators' extents."""
         if self.groups is None:
             return TensorType(self.dtype, self.extents)
-        return TensorType(
-            self.dtype, tuple(product([self.extents[k] for k in dimension]) for dimension in self.dimensions)
-        )
-
-    @property
-    def dimensions(self) -> tuple[range, ...]:
-        """The numbers of the iterators that make up each dimension of the result."""
-        groups = self.groups or (1,) * len(self.extents)
-        return tuple(range(end - count, end) for end, count in zip(accumulate(groups), groups, strict=True))
+        return TensorType(self.dtype, tuple([product(self.extents[k] for k in axis) for axis in self.dimensions]))
 
     def __str__(self) -> str:
-        inside = ", ".join(f"i{k}: {e}" for k, e in enumerate(self.extents))
+        inside = ", ".join(f"{it}: {extent}" for it, extent in self.ranges)
         return f"{{[{inside}] {self.body}}}"
 
 
@@ -132,14 +129,18 @@ class Value:
     @property
     def type(self) -> TensorType:
         """Raises ValueError where the type is unknown."""
-        found = self.node.types[self.index]
+        found = self.type_or_none
         if found is None:
             raise ValueError("a value of unknown type")
         return found
 
     @property
+    def type_or_none(self) -> TensorType | None:
+        return self.node.types[self.index]
+
+    @property
     def known(self) -> bool:
-        return self.node.types[self.index] is not None
+        return self.type_or_none is not None
 
     @property
     def constant(self) -> bool:
@@ -238,33 +239,34 @@ def _keep(key: Any, node: Node) -> None:
     Node._pool[key] = kept
 
 
-def _intern(cls: type[Any], key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+def _intern(
+    cls: Any,
+    key: tuple[Any, ...],
+    args: tuple[Value, ...],
+    types: Callable[[], tuple[TensorType | None, ...]],
+    constant: bool | None = None,
+    /,
+    **own: Any,
+) -> Any:
+    """The node of a key; made with its `own` attributes where there is none. It is `constant` as its arguments are, or as is said."""
     tagged = (cls, *key)
     kept = Node._pool.get(tagged)
     found = None if kept is None else kept()
     if found is None:
-        found = make()
-        found._hash = hash(tagged)
+        found = cls.__new__(cls)
+        found.args, found.types, found._hash = args, types(), hash(tagged)
+        found.constant = all(arg.constant for arg in args) if constant is None else constant
+        for name, value in own.items():
+            setattr(found, name, value)
         _keep(tagged, found)
     return found
 
 
-def _new(cls: Any, args: tuple[Value, ...], types: tuple[TensorType | None, ...], constant: bool) -> Any:
-    node = cls.__new__(cls)
-    node.args, node.types, node.constant = args, types, constant
-    return node
-
-
 def input_value(name: str, type: TensorType | None, constant: bool = False) -> Value:
     """A value without a producer; `constant` where it stands for what depends on weights only."""
-
-    def make() -> Input:
-        node: Input = _new(Input, (), (type,), constant)
-        node.name = name
-        return node
-
     # what varies keeps the hash that it has without holes for weights, which deterministic orders rest on
-    return Value(_intern(Input, (name, type, True) if constant else (name, type), make))
+    key = (name, type, True) if constant else (name, type)
+    return Value(_intern(Input, key, (), lambda: (type,), constant, name=name))
 
 
 def retyped(node: Input, type: TensorType | None) -> Value:
@@ -274,13 +276,7 @@ def retyped(node: Input, type: TensorType | None) -> Value:
 
 def constant_value(data: ArrayRef, type: TensorType) -> Value:
     """A weight as a value."""
-
-    def make() -> Constant:
-        node: Constant = _new(Constant, (), (type,), True)
-        node.data = data
-        return node
-
-    return Value(_intern(Constant, (data.key, type), make))
+    return Value(_intern(Constant, (data.key, type), (), lambda: (type,), data=data))
 
 
 def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType, ...]) -> tuple[Value, ...]:
@@ -316,33 +312,20 @@ def called(head: Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
         node._hash = hash((head.code, args))
         pool[key] = kept = _Kept(node, _gone)
         kept.key = key
-    count = len(head.types)
-    return (Value(node),) if count == 1 else tuple([Value(node, k) for k in range(count)])
+    return node.values  # type: ignore[no-any-return]
 
 
 def scope_value(scope: Scope, args: tuple[Value, ...]) -> Value:
     """A scope over operands as a value."""
-
-    def make() -> ScopeNode:
-        node: ScopeNode = _new(ScopeNode, args, (scope.type,), all(arg.constant for arg in args))
-        node.scope = scope
-        return node
-
-    return Value(_intern(ScopeNode, (scope, args), make))
+    return Value(_intern(ScopeNode, (scope, args), args, lambda: (scope.type,), scope=scope))
 
 
 def kernel_value(group: Graph, args: tuple[Value, ...]) -> tuple[Value, ...]:
     """The outputs of a group that runs as one, over arguments of the types of the group's inputs."""
     if tuple(arg.type for arg in args) != tuple(hole.type for hole in group.inputs):
         raise ValueError("arguments of other types than the holes of the group")
-
-    def make() -> Kernel:
-        types = tuple(value.type for value in group.outputs)
-        node: Kernel = _new(Kernel, args, types, all(arg.constant for arg in args))
-        node.group = group
-        return node
-
-    node: Kernel = _intern(Kernel, (group.inputs, group.outputs, args), make)
+    key = (group.inputs, group.outputs, args)
+    node: Kernel = _intern(Kernel, key, args, lambda: tuple(value.type for value in group.outputs), group=group)
     return node.values
 
 
@@ -358,14 +341,8 @@ def opaque(
     key: str, label: str, payload: Any, args: tuple[Value, ...], types: tuple[TensorType | None, ...]
 ) -> tuple[Value, ...]:
     """A node kept as it is. Give each its own `key` unless two with equal keys and arguments may be merged."""
-
-    def make() -> Opaque:
-        node: Opaque = _new(Opaque, args, types, False)
-        node.key, node.label, node.payload = key, label, payload
-        return node
-
-    node: Opaque = _intern(Opaque, (key, args), make)
-    return node.values
+    found = _intern(Opaque, (key, args), args, lambda: types, False, key=key, label=label, payload=payload)
+    return found.values  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -376,7 +353,12 @@ class Graph:
     outputs: tuple[Value, ...]
 
     def nodes(self) -> list[Node]:
-        return topological(value.node for value in self.outputs)
+        return nodes_of(self.outputs)
+
+
+def nodes_of(values: Iterable[Value]) -> list[Node]:
+    """Every node that values are computed by, arguments first."""
+    return topological(value.node for value in values)
 
 
 def topological(roots: Iterable[Node]) -> list[Node]:
@@ -399,11 +381,6 @@ def topological(roots: Iterable[Node]) -> list[Node]:
             else:
                 out.append(node)
     return out
-
-
-def nodes_of(values: Iterable[Value]) -> list[Node]:
-    """The nodes that values need, arguments first."""
-    return topological(value.node for value in values)
 
 
 def with_args(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -66,7 +66,7 @@ def abstracted(outputs: Iterable[Value], leaves: Iterable[Value]) -> tuple[Graph
     roots = tuple(outputs)
     ends = dict.fromkeys(leaves, 0)
     order = _read(roots, ends)
-    holes = {leaf: hole(k, leaf.node.types[leaf.index], leaf.constant) for k, leaf in enumerate(order)}
+    holes = {leaf: hole(k, leaf.type_or_none, leaf.constant) for k, leaf in enumerate(order)}
     return program(holes.values(), rebuild(roots, _inside, holes)), order
 
 
@@ -113,6 +113,6 @@ def instantiated(graph: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
     Raises:
         ValueError: other values than holes, or values of other types.
     """
-    if [value.node.types[value.index] for value in values] != [each.node.types[each.index] for each in graph.inputs]:
+    if [value.type_or_none for value in values] != [each.type_or_none for each in graph.inputs]:
         raise ValueError("values of other types than the holes of the program")
     return replace(graph.outputs, dict(zip(graph.inputs, values, strict=True)))

@@ -11,10 +11,11 @@ limit. Beyond it two equal expressions may keep different forms: a form never st
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, permutations, product
+from itertools import chain, islice, permutations, product
 
 from dslc.ir.graph import (
     Call,
@@ -41,16 +42,17 @@ from dslc.ir.scalar import (
     Scalar,
     Table,
     apply,
-    iterator,
+    bound,
     num,
     raw_apply,
     read,
     rebuild,
     reduce,
+    rewrite,
     table,
     walk,
 )
-from dslc.ir.scopes import each_of, substitute
+from dslc.ir.scopes import each_of, renumbered, substitute
 
 #: functions of two or more operands in any order; `+` and `*` are kept in order by their constructors
 _SYMMETRIC = frozenset({"==", "!=", "and", "or", "min", "max"})
@@ -96,11 +98,11 @@ class Normalizer:
             numbers[k] = operands.index(args[k])
         body = scope.body
         if any(k != number for k, number in numbers.items()):
-            body = substitute(body, {}, 0, lambda node, index, other, depth: read(numbers[node.operand], index, other))
+            body = substitute(body, {}, 0, renumbered(numbers.__getitem__))
         groups = scope.groups if scope.groups is not None and any(count != 1 for count in scope.groups) else None
         form = self._forms.get(body)
         if form is None:
-            form = self._forms[body] = _Normal().form(body)
+            form = self._forms[body] = form_of(body)
         whole = Scope(scope.extents, form, scope.dtype, groups)
         if len({node.operand for node in each_of(Read, whole.body)}) < len(operands):
             return self._scope(whole, operands)  # what was read twice in one maximum is read once
@@ -139,88 +141,71 @@ def normal(value: Value) -> Value:
 
 def form_of(body: Scalar) -> Scalar:
     """The normal form of an expression below iterators whose names are final: `max(max(b, a), a)` → `max(a, b)`."""
-    return _Normal().form(body)
+    return _named(_simplified(_flat(body)) if body.binds else body, 0, {})
 
 
-class _Normal:
-    """The normal form of one body, below iterators whose names are final."""
+def _named(node: Scalar, depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
+    """The expression with its reductions' iterators in their order, and named by it."""
+    if isinstance(node, Iter):
+        return names.get(node, node)
+    if isinstance(node, Reduce):
+        return min((_in_order(node, order, depth, names) for order in _orders(node, names)), key=str)
+    if isinstance(node, Apply):
+        args = [_named(arg, depth, names) for arg in node.args]
+        if node.name in _SYMMETRIC:
+            args.sort(key=str)
+            return _folded(node.name, args)
+        return apply(node.name, *args)
+    if isinstance(node, Read):
+        other = None if node.other is None else _named(node.other, depth, names)
+        return read(node.operand, tuple(_named(part, depth, names) for part in node.index), other)
+    if isinstance(node, Table):
+        return table(node.values, tuple(_named(part, depth, names) for part in node.index))
+    return node
 
-    def form(self, body: Scalar) -> Scalar:
-        return self._named(_simplified(_flat(body)) if body.binds else body, 0, {})
 
-    def _named(self, node: Scalar, depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
-        """The expression with its reductions' iterators in their order, and named by it."""
-        if isinstance(node, Iter):
-            return names.get(node, node)
-        if isinstance(node, Num):
-            return node
-        if isinstance(node, Reduce):
-            return self._reduction(node, depth, names)
-        if isinstance(node, Apply):
-            args = [self._named(arg, depth, names) for arg in node.args]
-            if node.name in _SYMMETRIC:
-                args.sort(key=str)
-                return _folded(node.name, args)
-            return apply(node.name, *args)
-        if isinstance(node, Read):
-            other = None if node.other is None else self._named(node.other, depth, names)
-            return read(node.operand, tuple(self._named(part, depth, names) for part in node.index), other)
-        if isinstance(node, Table):
-            return table(node.values, tuple(self._named(part, depth, names) for part in node.index))
-        return node
+def _in_order(node: Reduce, order: Sequence[int], depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
+    inner = dict(names)
+    iters: list[Iter] = []
+    extents: list[Scalar] = []
+    for below, k in enumerate(order, depth):
+        extents.append(_named(node.extents[k], below, inner))
+        iters.append(bound(below))
+        inner[node.iters[k]] = iters[-1]
+    depth += len(iters)
+    where = None if node.where is None else _named(node.where, depth, inner)
+    return reduce(node.kind, tuple(iters), tuple(extents), _named(node.body, depth, inner), where)
 
-    def _reduction(self, node: Reduce, depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
-        best: tuple[str, Scalar] | None = None
-        for order in islice(self._orders(node, depth, names), ORDERS):
-            built = self._in_order(node, order, depth, names)
-            text = str(built)
-            if best is None or text < best[0]:
-                best = text, built
-        assert best is not None
-        return best[1]
 
-    def _in_order(self, node: Reduce, order: Sequence[int], depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
-        inner = dict(names)
-        iters: list[Iter] = []
-        extents: list[Scalar] = []
-        for k in order:
-            extents.append(self._named(node.extents[k], depth + len(iters), inner))
-            iters.append(iterator(f"r{depth + len(iters)}"))
-            inner[node.iters[k]] = iters[-1]
-        below = depth + len(iters)
-        where = None if node.where is None else self._named(node.where, below, inner)
-        return reduce(node.kind, tuple(iters), tuple(extents), self._named(node.body, below, inner), where)
+def _orders(node: Reduce, names: Mapping[Iter, Scalar]) -> Iterator[tuple[int, ...]]:
+    """Orders of a reduction's iterators that may be its first one: by signatures, alike ones in every order up to a limit."""
+    if len(node.iters) == 1:
+        return iter([(0,)])
+    classes: dict[tuple[int, str], list[int]] = {}
+    for k, signature in enumerate(_signatures(node, names)):
+        classes.setdefault((_after(node, k), signature), []).append(k)
+    choices = product(*(permutations(members) for _, members in sorted(classes.items())))
+    return islice((tuple(chain.from_iterable(chosen)) for chosen in choices), ORDERS)
 
-    def _orders(self, node: Reduce, depth: int, names: Mapping[Iter, Scalar]) -> Iterator[tuple[int, ...]]:
-        """The orders of a reduction's iterators that may be its first one: by their signatures, alike ones in every order."""
-        if len(node.iters) == 1:
-            yield (0,)
-            return
-        classes: dict[tuple[int, str], list[int]] = {}
-        for k, signature in enumerate(self._signatures(node, depth, names)):
-            classes.setdefault((_after(node, k), signature), []).append(k)
-        groups = [members for _, members in sorted(classes.items())]
-        for chosen in product(*(permutations(members) for members in groups)):
-            yield tuple(k for part in chosen for k in part)
 
-    def _signatures(self, node: Reduce, depth: int, names: Mapping[Iter, Scalar]) -> list[str]:
-        """Signature of an iterator without its name: the reduction with the iterator marked, and the others by their signatures."""
-        own = set(node.iters)
-        marks = [f"?{extent}" if own.isdisjoint(extent.free) else "?" for extent in node.extents]
-        outer = {it: str(name) for it, name in names.items()}
-        parts = [node.body, *([] if node.where is None else [node.where])]
-        for _ in range(2):
-            count = Counter(marks)
-            if len(count) == len(marks):
-                return marks
-            found = list(marks)
-            for k, mark in enumerate(marks):
-                if count[mark] > 1:
-                    shown = _Shown({**outer, **dict(zip(node.iters, marks, strict=True)), node.iters[k]: f"{mark}!"}, 0)
-                    text = " where ".join(shown.go(part) for part in parts)
-                    found[k] = f"?{hashlib.sha256(f'{mark} {text}'.encode()).hexdigest()[:16]}"
-            marks = found
-        return marks
+def _signatures(node: Reduce, names: Mapping[Iter, Scalar]) -> list[str]:
+    """Signature of an iterator without its name: the reduction with the iterator marked, and the others by their signatures."""
+    own = set(node.iters)
+    marks = [f"?{extent}" if own.isdisjoint(extent.free) else "?" for extent in node.extents]
+    outer = {it: str(name) for it, name in names.items()}
+    parts = [node.body, *([] if node.where is None else [node.where])]
+    for _ in range(2):
+        count = Counter(marks)
+        if len(count) == len(marks):
+            return marks
+        found = list(marks)
+        for k, mark in enumerate(marks):
+            if count[mark] > 1:
+                shown = _Shown({**outer, **dict(zip(node.iters, marks, strict=True)), node.iters[k]: f"{mark}!"}, 0)
+                text = " where ".join(shown.go(part) for part in parts)
+                found[k] = f"?{hashlib.sha256(f'{mark} {text}'.encode()).hexdigest()[:16]}"
+        marks = found
+    return marks
 
 
 class _Shown:
@@ -252,7 +237,7 @@ class _Shown:
         if isinstance(node, Reduce):
             inside = dict(self.names)
             sizes = []
-            for it, extent in zip(node.iters, node.extents, strict=True):
+            for it, extent in node.ranges:
                 sizes.append(_Shown(inside, self.level + 1).go(extent))
                 inside[it] = f"?{self.level} {sizes[-1]}"
             below = _Shown(inside, self.level + 1)
@@ -260,9 +245,9 @@ class _Shown:
             return f"{node.kind}[{', '.join(sorted(sizes))}{where}] {below.go(node.body)}"
         return str(node)
 
-    def _operands(self, node: Apply) -> Iterator[str]:
+    def _operands(self, node: Scalar) -> Iterator[str]:
         for arg in node.args:
-            if isinstance(arg, Apply) and arg.name == node.name and node.name not in {"==", "!="}:
+            if arg.op == node.op and node.op not in {"==", "!="}:
                 yield from self._operands(arg)
             else:
                 yield self.go(arg)
@@ -279,12 +264,7 @@ def _after(node: Reduce, k: int) -> int:
 
 def _simplified(root: Scalar) -> Scalar:
     """The expression with every function of it in the form of the smart constructors: what signatures of iterators are told by."""
-    memo: dict[Scalar, Scalar] = {}
-
-    def leaf(node: Scalar) -> Scalar | None:
-        return apply(node.name, *[rebuild(arg, leaf, memo) for arg in node.args]) if isinstance(node, Apply) else None
-
-    return rebuild(root, leaf, memo)
+    return rewrite(root, lambda node: apply(node.op, *node.args) if node.op else node)
 
 
 def _flat(node: Scalar) -> Scalar:
@@ -298,9 +278,7 @@ def _flat(node: Scalar) -> Scalar:
 
 def _flat_reduction(node: Reduce) -> Scalar:
     single: dict[Iter, Scalar] = {
-        it: num(0)
-        for it, extent in zip(node.iters, node.extents, strict=True)
-        if isinstance(extent, Num) and extent.value == 1
+        it: num(0) for it, extent in node.ranges if isinstance(extent, Num) and extent.value == 1
     }
     if not single and not any(part.binds for part in node.children):
         return node
@@ -312,7 +290,7 @@ def _flat_reduction(node: Reduce) -> Scalar:
 
     iters: list[Iter] = []
     extents: list[Scalar] = []
-    for it, extent in zip(node.iters, node.extents, strict=True):
+    for it, extent in node.ranges:
         if it not in single:
             iters.append(it)
             extents.append(put(extent))
@@ -326,7 +304,7 @@ def _flat_reduction(node: Reduce) -> Scalar:
             where = inner.where if where is None else apply("and", where, inner.where)
     if not iters and where is not None:
         # one position, perhaps none
-        return Reduce._make(body, (num(1),), (iterator(f"r{depth}"),), node.kind, where)
+        return Reduce._make(body, (num(1),), (bound(depth),), node.kind, where)
     return reduce(node.kind, tuple(iters), tuple(extents), body, where)
 
 
@@ -337,7 +315,7 @@ def _inner(kind: str, iters: frozenset[Iter], body: Scalar) -> tuple[Reduce, Sca
     """
     if isinstance(body, Reduce) and body.kind == kind:
         return body, body.body
-    if kind == "sum" and isinstance(body, Apply) and body.name == "*":
+    if kind == "sum" and body.op == "*":
         sums = [arg for arg in body.args if isinstance(arg, Reduce) and arg.kind == "sum"]
         if len(sums) == 1 and sums[0].free & iters:
             return sums[0], apply("*", *(arg for arg in body.args if arg is not sums[0]), sums[0].body)
@@ -358,15 +336,12 @@ def _folded(name: str, args: Sequence[Scalar]) -> Scalar:
     numbers = [part for part in parts if isinstance(part, Num)]
     # numbers first, which become one
     flat = [*numbers, *sorted((part for part in parts if not isinstance(part, Num)), key=str)]
-    total = flat[0]
-    for arg in flat[1:]:
-        total = apply(name, total, arg)
-    return total
+    return functools.reduce(functools.partial(apply, name), flat)
 
 
 def _nested(name: str, node: Scalar) -> Iterator[Scalar]:
     """The operands of an associative function, those of the same one inside included."""
-    if isinstance(node, Apply) and node.name == name:
+    if node.op == name:
         for arg in node.args:
             yield from _nested(name, arg)
     else:

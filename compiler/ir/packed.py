@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, constant_value, input_value, scope_value, topological
+from dslc.ir.graph import (
+    Call,
+    Constant,
+    Input,
+    ScopeNode,
+    Value,
+    constant_value,
+    input_value,
+    nodes_of,
+    scope_value,
+)
 from dslc.ir.graph import call as call_of
 
 
@@ -20,7 +30,7 @@ class PackedValues:
 
 def packed(values: Sequence[Value]) -> PackedValues:
     """Values of operators and scopes over inputs and small constants. Raises TypeError for other nodes."""
-    nodes = topological(value.node for value in values)
+    nodes = nodes_of(values)
     at = {node: k for k, node in enumerate(nodes)}
     rows: list[tuple[Any, ...]] = []
     for node in nodes:

@@ -53,7 +53,7 @@ def _matched(
                 return None
             continue
         if one in holes:
-            if one.node.types[one.index] != other.node.types[other.index]:
+            if one.type_or_none != other.type_or_none:
                 return None
         else:
             if one != other and (one.index != other.index or not _alike(one.node, other.node)):

@@ -39,6 +39,9 @@ class Scalar:
     binds: bool
     #: how many nodes it has when it is written out
     weight: int
+    #: the function that an `Apply` applies, and to what; empty for all others
+    op: str = ""
+    args: tuple[Scalar, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self)._make, self._key)  # type: ignore[attr-defined]
@@ -229,6 +232,10 @@ class Apply(Scalar):
         return self.args
 
 
+# one slot by two names: iterators and sizes have names too
+Apply.op = Apply.__dict__["name"]
+
+
 class Reduce(Scalar):
     """`kind[iters where cond] body` with kind sum, prod, max, min, any or all; an extent may use outer iterators."""
 
@@ -238,11 +245,6 @@ class Reduce(Scalar):
     iters: tuple[Iter, ...]
     kind: str
     where: Scalar | None
-
-    @property
-    def ranges(self) -> tuple[tuple[Iter, Scalar], ...]:
-        """The iterators with their extents."""
-        return tuple(zip(self.iters, self.extents, strict=True))
 
     @staticmethod
     def _make(
@@ -260,6 +262,11 @@ class Reduce(Scalar):
     @property
     def children(self) -> tuple[Scalar, ...]:
         return (*self.extents, self.body) if self.where is None else (*self.extents, self.where, self.body)
+
+    @property
+    def ranges(self) -> Iterator[tuple[Iter, Scalar]]:
+        """Each iterator with its extent."""
+        return zip(self.iters, self.extents, strict=True)
 
 
 # ---- constructors --------------------------------------------------------------------------------------------
@@ -428,7 +435,7 @@ def substitute(root: Scalar, values: dict[Iter, Scalar] | dict[Scalar, Scalar]) 
 def conjuncts(*conditions: Scalar | None) -> Iterator[Scalar]:
     """The conditions that are there, with every `and` taken apart."""
     for condition in conditions:
-        if isinstance(condition, Apply) and condition.name == "and":
+        if condition is not None and condition.op == "and":
             yield from conjuncts(*condition.args)
         elif condition is not None:
             yield condition

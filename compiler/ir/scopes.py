@@ -37,6 +37,11 @@ from dslc.ir.scalar import (
 OnRead = Callable[[Read, tuple[Scalar, ...], Scalar | None, int], Scalar]
 
 
+def renumbered(number: Callable[[int], int]) -> OnRead:
+    """Reads of operands by other numbers."""
+    return lambda node, index, other, depth: read(number(node.operand), index, other)
+
+
 def substitute(
     root: Scalar, values: Mapping[Iter, Scalar], depth: int = 0, on_read: OnRead | None = None, units: bool = True
 ) -> Scalar:
@@ -105,7 +110,7 @@ class _Moved:
         inner = self.inside()
         iters: list[Iter] = []
         extents: list[Scalar] = []
-        for it, extent in zip(node.iters, node.extents, strict=True):
+        for it, extent in node.ranges:
             # an extent may use the iterators before it
             size = extent if isinstance(extent, Num) else inner.inside().go(extent)
             if self.split is not None and self.split[0] is it:
@@ -160,15 +165,10 @@ def _closed(
 ) -> Value:
     """A scope over `args`, of which the body reads some, perhaps one under several numbers; `values` of its iterators are put in."""
     order: dict[Value, int] = {}
-
-    def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
-        return read(order.setdefault(args[node.operand], len(order)), index, other)
-
+    on_read = renumbered(lambda k: order.setdefault(args[k], len(order)))
     numbered = _Moved(dict(values or {}), 0, on_read, True, split).go(body)
-    if groups is not None and all(count == 1 for count in groups):
-        groups = None
-    whole = Scope(tuple(extents), numbered, scope.dtype, None if groups is None else tuple(groups))
-    return scope_value(whole, tuple(order))
+    merged = None if groups is None or all(count == 1 for count in groups) else tuple(groups)
+    return scope_value(Scope(tuple(extents), numbered, scope.dtype, merged), tuple(order))
 
 
 def inline(value: Value, operand: int) -> Value:
@@ -183,9 +183,7 @@ def inline(value: Value, operand: int) -> Value:
     producer, below = scope_of(args[operand]), args[operand].node.args
     shape = args[operand].type.shape
     order: dict[Value, int] = {}
-
-    def below_it(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
-        return read(order.setdefault(below[node.operand], len(order)), index, other)
+    below_it = renumbered(lambda k: order.setdefault(below[k], len(order)))
 
     def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
         if node.operand != operand:
@@ -214,8 +212,8 @@ def inside(index: Sequence[Scalar], shape: Sequence[Dim], sized: Callable[[Dim],
     """Return whether a position lies within a shape; `sized` says what a size is where it is known by another expression."""
     held: Scalar = num(True)
     for at, size in zip(index, shape, strict=True):
-        held = apply("and", held, apply("<=", num(0), at))
-        held = apply("and", held, apply("<", at, sized(size)))
+        for condition in (apply("<=", num(0), at), apply("<", at, sized(size))):
+            held = apply("and", held, condition)
     return held
 
 
@@ -226,18 +224,15 @@ def positions(scope: Scope, index: Sequence[Scalar], sized: Callable[[Dim], Scal
     """
     sizes = [sized(extent) for extent in scope.extents]
     out: dict[Iter, Scalar] = {}
-    at = 0
-    for count, position in zip(scope.counts, index, strict=True):
-        rest = position
-        for k in reversed(range(at, at + count)):
+    for axis, rest in zip(scope.dimensions, index, strict=True):
+        for k in reversed(axis):
             if sizes[k] is num(1):
-                out[scope.iters[k]] = num(0)
-            elif all(sizes[j] is num(1) for j in range(at, k)):
-                out[scope.iters[k]] = rest
+                out[traversal(k)] = num(0)
+            elif all(sizes[j] is num(1) for j in range(axis.start, k)):
+                out[traversal(k)] = rest
             else:
-                out[scope.iters[k]] = apply("%", rest, sizes[k])
+                out[traversal(k)] = apply("%", rest, sizes[k])
                 rest = apply("//", rest, sizes[k])
-        at += count
     return out
 
 
@@ -257,10 +252,7 @@ def split_iterator(value: Value, which: Iter, factor: Dim) -> Value:
         extents = (*scope.extents[:at], blocks, factor, *scope.extents[at + 1 :])
         values: dict[Iter, Scalar] = {it: traversal(k + (k > at)) for k, it in enumerate(scope.iters)}
         values[which] = apply("+", apply("*", traversal(at), as_scalar(factor)), traversal(at + 1))
-        groups, start = [], 0
-        for count in scope.counts:
-            groups.append(count + (start <= at < start + count))
-            start += count
+        groups = [len(axis) + (at in axis) for axis in scope.dimensions]
         return _closed(scope, extents, groups, scope.body, args, values)
     found = [node for node in each_of(Reduce, scope.body) if which in node.iters]
     if len(found) != 1:
@@ -300,17 +292,20 @@ def drop_axis(value: Value, axis: int, position: Scalar | int) -> Value:
     `{[i0: N, i1: M] f(i0, i1)}`, axis 0 at p → `{[i0: M] f(p, i0)}`. The position may not depend on iterators.
     """
     scope = scope_of(value)
-    groups = scope.counts
-    start = sum(groups[:axis])
-    gone = range(start, start + groups[axis])
-    part = Scope(tuple(scope.extents[k] for k in gone), num(0), scope.dtype, (groups[axis],))
-    at = positions(part, [as_scalar(position)])
-    values: dict[Iter, Scalar] = {scope.iters[k]: at[traversal(k - start)] for k in gone}
+    gone = scope.dimensions[axis]
+    values = _at_position(scope, gone, as_scalar(position))
     kept = [k for k in range(len(scope.extents)) if k not in gone]
-    values.update((scope.iters[k], traversal(n)) for n, k in enumerate(kept))
+    values.update((traversal(k), traversal(n)) for n, k in enumerate(kept))
     extents = [scope.extents[k] for k in kept]
-    left = [count for k, count in enumerate(groups) if k != axis]
+    left = [count for k, count in enumerate(scope.counts) if k != axis]
     return _closed(scope, extents, left, scope.body, value.node.args, values)
+
+
+def _at_position(scope: Scope, axis: range, position: Scalar) -> dict[Iter, Scalar]:
+    """Values of the iterators of one dimension at a position along it."""
+    part = Scope(tuple(scope.extents[k] for k in axis), num(0), scope.dtype, (len(axis),))
+    at = positions(part, [position])
+    return {traversal(k): at[traversal(n)] for n, k in enumerate(axis)}
 
 
 def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
@@ -321,26 +316,19 @@ def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
     `{[i0: N] f(i0)}` with `{0: (a, m)}` → `{[i0: m] f(i0 + a)}`. A merged dimension that is cut is one iterator afterwards.
     """
     scope = scope_of(value)
-    groups = scope.counts
     extents: list[Dim] = []
     counts: list[int] = []
     values: dict[Iter, Scalar] = {}
-    start = 0
-    for axis, count in enumerate(groups):
-        inner = range(start, start + count)
-        start += count
-        if axis not in boxes:
-            values.update((scope.iters[k], traversal(len(extents) + n)) for n, k in enumerate(inner))
-            extents.extend(scope.extents[k] for k in inner)
-            counts.append(count)
-            continue
-        first, extent = boxes[axis]
-        place = apply("+", traversal(len(extents)), as_scalar(first))
-        part = Scope(tuple(scope.extents[k] for k in inner), num(0), scope.dtype, (count,))
-        at = positions(part, [place])
-        values.update((scope.iters[k], at[traversal(n)]) for n, k in enumerate(inner))
-        extents.append(extent)
-        counts.append(1)
+    for number, axis in enumerate(scope.dimensions):
+        if number in boxes:
+            first, extent = boxes[number]
+            values |= _at_position(scope, axis, apply("+", traversal(len(extents)), as_scalar(first)))
+            extents.append(extent)
+            counts.append(1)
+        else:
+            values.update((traversal(k), traversal(n)) for n, k in enumerate(axis, len(extents)))
+            extents.extend(scope.extents[k] for k in axis)
+            counts.append(len(axis))
     return _closed(scope, extents, counts, scope.body, value.node.args, values)
 
 
@@ -360,14 +348,7 @@ def stack(values: Sequence[Value]) -> Value:
     args: list[Value] = []
     bodies: list[Scalar] = []
     for value, scope in zip(values, scopes, strict=True):
-        first = len(args)
-
-        def shifted(
-            node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int, first: int = first
-        ) -> Scalar:
-            return read(first + node.operand, index, other)
-
-        bodies.append(substitute(scope.body, moved, 0, shifted))
+        bodies.append(substitute(scope.body, moved, 0, renumbered(len(args).__add__)))
         args.extend(value.node.args)
     types = tuple(arg.type.dtype for arg in args)
     bodies = [converted(body, head.dtype, types) for body in bodies]

@@ -47,7 +47,7 @@ class ScalarText:
         if isinstance(node, Table):
             return f"{_matrix(node.values)}[{', '.join(self.go(part) for part in node.index)}]"
         if isinstance(node, Reduce):
-            binders = ", ".join(f"{i.name}: {self.go(e)}" for i, e in zip(node.iters, node.extents, strict=True))
+            binders = ", ".join(f"{i.name}: {self.go(e)}" for i, e in node.ranges)
             where = "" if node.where is None else f" where {self.go(node.where)}"
             return f"({node.kind}[{binders}{where}] {self._inner(node.body)})"
         assert isinstance(node, Apply)
@@ -63,7 +63,7 @@ class ScalarText:
     def _sum(self, node: Apply) -> str:
         text = ""
         for arg in node.args:
-            part = self._inner(arg) if not (isinstance(arg, Apply) and arg.name == "*") else self.go(arg)
+            part = self.go(arg) if arg.op == "*" else self._inner(arg)
             if part.startswith("-1 * "):
                 part = "-" + part[5:]
             if not text:
@@ -76,7 +76,7 @@ class ScalarText:
 
     def _inner(self, node: Scalar) -> str:
         text = self.go(node)
-        wrap = (isinstance(node, Apply) and node.name in _INFIX) or (isinstance(node, Num) and "/" in text)
+        wrap = (node.op in _INFIX) or (isinstance(node, Num) and "/" in text)
         return f"({text})" if wrap else text
 
 

@@ -14,11 +14,11 @@ from fractions import Fraction
 from typing import Any
 
 from dslc.ir.constants import FillRef
-from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Scope, ScopeNode, Value
 from dslc.ir.holes import hole, is_hole
-from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, raw_apply, walk
+from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, walk
 from dslc.ir.scopes import substitute
 from dslc.ir.show import ScalarText
 from dslc.syntax.vocabulary import (
@@ -127,8 +127,8 @@ class _Text(ScalarText):
                 return f"(not ({self.go(node.args[0])}))"
             if name == "/" and self._of_integers(node):
                 raise NotWritten("a quotient of integers that is not cut towards zero")
-            inner = node.args[0] if name == "trunc" else None
-            if isinstance(inner, Apply) and inner.name == "/" and self._of_integers(inner):
+            inner = node.args[0]
+            if name == "trunc" and inner.op == "/" and self._of_integers(inner):
                 # `/` of integers is cut towards zero in the language
                 return f"({self._inner(inner.args[0])} / {self._inner(inner.args[1])})"
         return super().fresh(node)
@@ -137,7 +137,7 @@ class _Text(ScalarText):
         text = super()._inner(node)
         return f"({text})" if text.startswith("-") else text
 
-    def _of_integers(self, node: Apply) -> bool:
+    def _of_integers(self, node: Scalar) -> bool:
         found = element_type(raw_apply("+", *node.args), self._types, self._kinds) if node.reads else None
         return found is not None and found.is_integer
 
@@ -211,15 +211,12 @@ class _Program:
         text = _Text(names, [arg.type.dtype for arg in args], tables)
         # reductions are named by how many surround them, as they are read
         body = text.go(substitute(scope.body, {}))
-        places, dims, at = [], [], 0
-        for count in scope.counts:
-            binders = [f"i{k}: {text.go(_scalar(scope.extents[k]))}" for k in range(at, at + count)]
-            sizes = [text.go(_scalar(scope.extents[k])) for k in range(at, at + count)]
-            at += count
-            if count == 0:
-                binders = ["*e: []"]
-            places.append(binders[0] if count == 1 else f"({', '.join(binders)})")
-            dims.append("1" if count == 0 else sizes[0] if count == 1 else f"({', '.join(sizes)})")
+        places, dims = [], []
+        for axis in scope.dimensions:
+            sizes = [text.go(as_scalar(scope.extents[k])) for k in axis]
+            binders = [f"i{k}: {size}" for k, size in zip(axis, sizes, strict=True)] or ["*e: []"]
+            places.append(binders[0] if len(axis) == 1 else f"({', '.join(binders)})")
+            dims.append(f"({', '.join(sizes)})" if len(axis) > 1 else sizes[0] if axis else "1")
         params = [f"{each}: {type_text(arg.type)}" for each, arg in zip(names, args, strict=True)]
         lines = _size_lines(_unknown(scope, args), args)
         lines += [f"let {name} = {_matrix(values)}" for values, name in tables.items()]
@@ -286,10 +283,6 @@ class _Program:
 
 def _hole_name(number: int, value: Value) -> str:
     return f"{'w' if value.constant else 'h'}{number}"
-
-
-def _scalar(size: Dim) -> Scalar:
-    return size if isinstance(size, Scalar) else Num._make(size)
 
 
 def _unknown(scope: Scope, args: Sequence[Value]) -> tuple[Sym, ...]:

@@ -71,8 +71,8 @@ def build(rules: Rules, like: Call, values: Sequence[Value]) -> Value | None:
 
 def _pair(rules: Rules, like: Call, total: Value, value: Value) -> Value:
     first, second = like.args
-    alike = total.node.types[total.index] == first.node.types[first.index]
-    if alike and value.node.types[value.index] == second.node.types[second.index]:
+    alike = total.type_or_none == first.type_or_none
+    if alike and value.type_or_none == second.type_or_none:
         # types and attributes follow from the types of the operands, which are those of the call
         return called(like.head, (total, value))[0]
     return apply(rules, like.op, [total, value], dict(like.attrs))[0]

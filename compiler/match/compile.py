@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +14,13 @@ from dslc.match.pattern import (
 )
 from dslc.match.rule import CompiledRule, TermGuard
 from dslc.match.sides import VOCABULARY, SideCompiler, Unusable
-from dslc.match.symmetry import exchangeable, interchangeable_arguments
+from dslc.match.symmetry import symmetries
 from dslc.match.types import quick_type
 from dslc.semantics.composites import with_modes_chosen
 from dslc.semantics.definitions import LoweringDef, SubstitutionDef
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import conditions_in, constants_in
 from dslc.syntax import tree as t
-
-_TERM_PREDICATES = frozenset({"pointwise", "linear"})
 
 
 def compile_rule(rules: Rules, definition: SubstitutionDef, *, reverse: bool = False) -> CompiledRule:
@@ -112,11 +111,12 @@ def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> Compil
     conditions, guards = _guards(statements)
     if reverse:
         # what the left side of a two-way rule binds and the right side does not cannot be asked for in this direction
-        known = set(side.binds) | _solved_names(types, conditions) | side.variables | set(side.names)
+        known = _solved_names(types, conditions).union(side.binds, side.variables, side.names)
         for condition in conditions:
             missing = sorted(_unknown(condition, known, definition, functions, lets))
             if missing:
                 raise Unusable(f"nothing binds `{missing[0]}`", condition.span)
+    ordered, fixed = symmetries(side, types, conditions, lets)
     compiled = CompiledRule(
         name=f"{definition.name}^-1" if reverse else definition.name,
         rules=rules,
@@ -131,9 +131,9 @@ def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> Compil
         term_guards=guards,
         lets=lets,
         functions=functions,
-        ordered=exchangeable(side, types, conditions, lets),
-        fixed=interchangeable_arguments(side, types, conditions, lets),
-        constants=frozenset(_constants(conditions)) & side.variables,
+        ordered=ordered,
+        fixed=fixed,
+        constants=constants_in(conditions) & side.variables,
     )
     _check_closed(compiled)
     return compiled
@@ -143,43 +143,21 @@ def _guards(statements: tuple[t.GraphStatement, ...]) -> tuple[tuple[t.Expr, ...
     conditions: list[t.Expr] = []
     guards: list[TermGuard] = []
     terms = {sig.name for s in statements if isinstance(s, t.TermDecl) for sig in s.signatures}
-    for statement in statements:
-        if not isinstance(statement, t.Where):
-            continue
-        for condition in statement.conditions:
-            first = condition.args[0] if isinstance(condition, t.Call) and len(condition.args) == 1 else None
-            if (
-                isinstance(condition, t.Call)
-                and condition.function in _TERM_PREDICATES
-                and isinstance(first, t.Name)
-                and first.id in terms
-            ):
-                guards.append(TermGuard(condition.function, first.id, condition.span))
-            else:
+    for condition in conditions_in(statements):
+        match condition:
+            case t.Call("pointwise" | "linear" as predicate, (t.Name(name),)) if name in terms:
+                guards.append(TermGuard(predicate, name, condition.span))
+            case _:
                 conditions.append(condition)
     return tuple(conditions), tuple(guards)
 
 
-def _constants(conditions: tuple[t.Expr, ...]) -> Iterator[str]:
-    """The names in guards `constant(X)`."""
-    for condition in conditions:
-        if isinstance(condition, t.Call) and condition.function == "constant" and len(condition.args) == 1:
-            name = condition.args[0]
-            if isinstance(name, t.Name):
-                yield name.id
-
-
 def _solved_names(types: Mapping[str, t.TypeExpr], conditions: tuple[t.Expr, ...]) -> set[str]:
-    out: set[str] = set()
-    for type in types.values():
-        out |= free_names(type)
+    out = set(free_names(tuple(types.values())))
     for condition in conditions:
-        if isinstance(condition, t.Compare) and condition.ops == ("==",):
-            for operand in condition.operands:
-                if isinstance(operand, t.Name):
-                    out.add(operand.id)
-                elif isinstance(operand, t.ListExpr):
-                    out |= {e.id for e in operand.elements if isinstance(e, t.Name)}
+        for side in condition.equated:
+            parts = side.elements if isinstance(side, t.ListExpr) else (side,)
+            out |= {part.id for part in parts if isinstance(part, t.Name)}
     return out
 
 
@@ -201,16 +179,14 @@ def _check_closed(rule: CompiledRule) -> None:
     for param in syntax.params:
         if param.name not in rule.left.variables:
             raise Unusable(f"it does not mention `{param.name}`", param.span)
-    known = (
-        set(rule.left.binds) | _solved_names(rule.types, rule.conditions) | rule.left.variables | set(rule.left.names)
-    )
+    left = rule.left
+    known = _solved_names(rule.types, rule.conditions).union(left.binds, left.variables, left.names)
+    known |= {s.name for s in rule.right if isinstance(s, t.Search)}
     functions = {**rule.functions, **{s.name: s for s in rule.right if isinstance(s, t.Function)}}
     lets = (*rule.lets, *(s for s in rule.right if isinstance(s, t.Let | t.LetMany)))
     for statement in rule.right:
-        if isinstance(statement, t.Bind):
+        if isinstance(statement, t.Bind | t.Let | t.LetMany):
             used: Any = statement.value
-        elif isinstance(statement, t.Let | t.LetMany):
-            used = statement.value
         elif isinstance(statement, t.Const):
             scope = t.Traversal(statement.target.places or (), None, statement.value, span=statement.span)
             used = (statement.type, t.Nested(scope, None, None, span=statement.span))
@@ -218,8 +194,7 @@ def _check_closed(rule: CompiledRule) -> None:
             used = statement.conditions
         else:
             used = statement.domain if isinstance(statement, t.Search) else ()
-        targets = {s.name for s in rule.right if isinstance(s, t.Search)}
-        missing = sorted(_unknown(used, known | targets, rule.definition, functions, lets))
+        missing = sorted(_unknown(used, known, rule.definition, functions, lets))
         if missing:
             raise Unusable(f"nothing binds `{missing[0]}`", statement.span)
         if isinstance(statement, t.Bind):

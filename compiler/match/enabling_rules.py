@@ -11,7 +11,6 @@ from dslc.match.index import GraphIndex
 from dslc.match.matcher import find_matches
 from dslc.match.rule import CompiledRule
 from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 STEPS = 2  #: rules of which one after the other is tried
@@ -77,13 +76,13 @@ def _operators(rule: CompiledRule, left: bool) -> frozenset[str]:
     if left:
         return frozenset(site.operator for site in rule.left.sites if site.operator is not None)
     found: set[str] = set()
-    stack = [(rule.definition.module, node) for node in walk_expr(rule.right) if isinstance(node, t.Call)]
+    stack = [(rule.definition.module, node) for node in t.walk(rule.right)]
     while stack:
-        module, call = stack.pop()
-        op = module.lookup(call.function)
+        module, node = stack.pop()
+        op = module.called(node)
         if isinstance(op, OperatorDef) and op.name not in found:
             found.add(op.name)
             # what an operator spells out stands in the graph as that
             bodies = [s.value for s in op.syntax.statements if isinstance(s, t.Equation) and s.target.places is None]
-            stack += [(op.module, node) for node in walk_expr(tuple(bodies)) if isinstance(node, t.Call)]
+            stack += [(op.module, below) for below in t.walk(tuple(bodies))]
     return frozenset(found)

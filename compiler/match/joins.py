@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from dslc.match.substitutions import Near, PartSubstitution
 from dslc.match.types import equal
 from dslc.semantics.env import AttrSet
 
-_K = TypeVar("_K", str, int)
 #: whole numbers below this are floats of single precision
 _EXACT = 1 << 24
 
@@ -84,11 +83,9 @@ class _JoinPartners:
     ) -> None:
         *before, own = order
         self._index, self._top = index, own.part.top
-        self._tensors = _shared(
-            [(one.variables, one.part.variables) for one in before], (own.variables, own.part.variables)
+        self._tensors, self._sites, self._names = (
+            _shared(before, own, what) for what in ("variables", "sites", "names")
         )
-        self._sites = _shared([(one.sites, one.part.sites) for one in before], (own.sites, own.part.sites))
-        self._names = _shared([(one.names, one.part.names) for one in before], (own.names, own.part.names))
         there = {root: (at, k) for at, one in enumerate(before) for k, root in enumerate(one.roots)}
         here = {root: k for k, root in enumerate(own.roots) if root not in there}
         self._fresh = tuple(here.values())
@@ -165,16 +162,18 @@ def _several(ways: Sequence[PartSubstitution]) -> bool:
     return len({call for way in ways for call in way.calls}) > 1
 
 
-def _shared(
-    before: Sequence[tuple[Sequence[_K], Sequence[_K]]], own: tuple[Sequence[_K], Sequence[_K]]
-) -> tuple[tuple[int, _K, _K], ...]:
+def _shared(before: Sequence[Placed], own: Placed, what: str) -> tuple[tuple[int, Any, Any], ...]:
     """Find names that the last part shares with others: the first of these to have one, and its names in both parts' states."""
-    mine = dict(zip(*own, strict=True))
-    out: dict[_K, tuple[int, _K, _K]] = {}
-    for at, (names, calls) in enumerate(before):
-        for name, called in zip(names, calls, strict=True):
+
+    def called(one: Placed) -> dict[Any, Any]:
+        return dict(zip(getattr(one, what), getattr(one.part, what), strict=True))
+
+    mine = called(own)
+    out: dict[Any, tuple[int, Any, Any]] = {}
+    for at, one in enumerate(before):
+        for name, theirs in called(one).items():
             if name in mine:
-                out.setdefault(name, (at, called, mine[name]))
+                out.setdefault(name, (at, theirs, mine[name]))
     return tuple(out.values())
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from dslc.semantics.walk import binders_of
 from dslc.syntax import tree as t
 
 
@@ -16,64 +17,49 @@ def free_names(node: Any, functions: Mapping[str, t.Function] | None = None) -> 
         node: an expression or a type.
         functions: local `let f(x) = e`; a call of one needs what its body needs.
     """
-    local = functions or {}
-    out: set[str] = set()
-    _collect(node, frozenset(), local, out, frozenset())
-    return frozenset(out)
+    found = _Free(functions or {})
+    found.collect(node, frozenset(), frozenset())
+    return frozenset(found.names)
 
 
-def _collect(
-    node: Any, bound: frozenset[str], local: Mapping[str, t.Function], out: set[str], opened: frozenset[str]
-) -> None:
-    if isinstance(node, tuple):
-        for part in node:
-            _collect(part, bound, local, out, opened)
-    elif isinstance(node, t.Name):
-        head = node.id.partition(".")[0]
-        if head not in bound:
-            out.add(head)
-    elif isinstance(node, t.Call):
-        function = local.get(node.function)
-        if function is not None and node.function not in opened:
-            _collect(function.body, frozenset(function.params), local, out, opened | {node.function})
-        elif node.function not in bound:
-            out.add(node.function)
-        if node.rest is not None and node.rest not in bound:
-            out.add(node.rest)
-        _collect(node.args, bound, local, out, opened)
-        for keyword in node.kwargs:
-            _collect(keyword.value, bound, local, out, opened)
-    elif isinstance(node, t.Reduction):
-        inner = _binders(node.binders, bound, local, out, opened)
-        _collect((node.where, node.body), inner, local, out, opened)
-    elif isinstance(node, t.Traversal):
-        inner = bound
-        for place in node.places:
-            inner = _binders(place.places if isinstance(place, t.TuplePlace) else (place,), inner, local, out, opened)
-        _collect((node.where, node.body), inner, local, out, opened)
-    elif isinstance(node, t.ForAll):
-        _collect(node.domain, bound, local, out, opened)
-        _collect(node.body, bound | {node.name}, local, out, opened)
-    elif isinstance(node, t.TypeExpr):
-        out.add(node.name)
-        _collect(node.dims or (), bound, local, out, opened)
-    elif isinstance(node, t.Node):
-        for field in dataclasses.fields(node):
-            if field.name != "span":
-                _collect(getattr(node, field.name), bound, local, out, opened)
+class _Free:
+    """Collects names; `local` functions are `opened` where they are called."""
 
+    def __init__(self, local: Mapping[str, t.Function]) -> None:
+        self.names: set[str] = set()
+        self._local = local
 
-def _binders(
-    binders: tuple[t.Binder, ...],
-    bound: frozenset[str],
-    local: Mapping[str, t.Function],
-    out: set[str],
-    opened: frozenset[str],
-) -> frozenset[str]:
-    for binder in binders:
-        _collect(binder.range, bound, local, out, opened)
-        bound = bound | {binder.name}
-    return bound
+    def collect(self, node: Any, bound: frozenset[str], opened: frozenset[str]) -> None:
+        match node:
+            case tuple():
+                for part in node:
+                    self.collect(part, bound, opened)
+            case t.Name():
+                self.names |= {node.head} - bound
+            case t.Call(name, args, kwargs, rest):
+                function = self._local.get(name)
+                if function is not None and name not in opened:
+                    self.collect(function.body, frozenset(function.params), opened | {name})
+                elif name not in bound:
+                    self.names.add(name)
+                self.names |= ({rest} if rest is not None else set()) - bound
+                self.collect((args, tuple(keyword.value for keyword in kwargs)), bound, opened)
+            case t.Reduction(_, binders, where, body):
+                self._inside(binders, (where, body), bound, opened)
+            case t.Traversal(places, where, body):
+                self._inside(binders_of(places), (where, body), bound, opened)
+            case t.ForAll(name, domain, body):
+                self._inside([t.Binder(False, name, domain, span=node.span)], body, bound, opened)
+            case t.Node():
+                if isinstance(node, t.TypeExpr):
+                    self.names.add(node.name)
+                self.collect(tuple(t.children(node)), bound, opened)
+
+    def _inside(self, binders: Iterable[t.Binder], bodies: Any, bound: frozenset[str], opened: frozenset[str]) -> None:
+        for binder in binders:
+            self.collect(binder.range, bound, opened)
+            bound |= {binder.name}
+        self.collect(bodies, bound, opened)
 
 
 def renamed(node: Any, rename: Callable[[str], str]) -> Any:

@@ -6,8 +6,9 @@ cannot. What it refuses no rule has to try.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from typing import Any, TypeAlias
 
 from dslc.ir.dtype import DTYPES
@@ -31,7 +32,7 @@ class AnyTensor:
 
 @dataclass(frozen=True, slots=True)
 class AnyNumber:
-    """A constant with one number everywhere: this one, or any where `literal` is None."""
+    """A constant with one number everywhere: this one, or any where `literal` is None; its kind keeps `1`, `1.0` and `true` apart."""
 
     literal: Any
     kind: type
@@ -149,7 +150,7 @@ class SitePrefilter:
             if any(not isinstance(need, AnyTensor) or need.constant for need in parts.needs):
                 calls = [call for call in calls if self._nested(call, index)]
         elif any(isinstance(need, From) for need in parts.needs):
-            calls = [call for call in calls if self._reads(call, index)]
+            calls = [call for call in calls if self._arguments(call, index, True)]
         return tuple(calls)
 
     def _alone(self, call: Call, index: Index) -> bool:
@@ -167,21 +168,15 @@ class SitePrefilter:
         needs = parts.needs
         if len(call.args) < len(needs) or (parts.operator is not None and len(call.args) > len(needs)):
             return False
-        if parts.anywhere:
-            return all(isinstance(need, From) or any(_meets(need, arg, index) for arg in call.args) for need in needs)
-        return all(
-            isinstance(need, From) or _meets(need, arg, index) for need, arg in zip(needs, call.args, strict=False)
-        )
+        return self._arguments(call, index, False)
 
-    def _reads(self, call: Call, index: Index) -> bool:
-        """Return whether arguments come from where they have to."""
-        needs = self._parts.needs
-        if self._parts.anywhere:
-            return all(
-                not isinstance(need, From) or any(_meets(need, arg, index) for arg in call.args) for need in needs
-            )
+    def _arguments(self, call: Call, index: Index, produced: bool) -> bool:
+        """Return whether arguments come from where they have to, where that is asked of them; else whether the others fit."""
+        anywhere = self._parts.anywhere
         return all(
-            not isinstance(need, From) or _meets(need, arg, index) for need, arg in zip(needs, call.args, strict=False)
+            isinstance(need, From) is not produced
+            or any(_meets(need, arg, index) for arg in (call.args if anywhere else (call.args[k],)))
+            for k, need in enumerate(self._parts.needs)
         )
 
     def _term(self, call: Call) -> bool:
@@ -224,7 +219,7 @@ def _meets(need: Need, value: Value, index: Index) -> bool:
     if isinstance(need, AnyTensor):
         if need.constant and not value.constant:
             return False
-        type = value.node.types[value.index]
+        type = value.type_or_none
         return type is not None and (need.quick is None or need.quick.fits(type, {}))
     if isinstance(need, AnyNumber):
         number = number_at(value, index)
@@ -257,7 +252,7 @@ def known_at(value: Value, index: Index) -> tuple[int, Kind]:
     found = known.get(value)
     if found is None:
         numbered = value.constant and number_at(value, index) is not None
-        found = known[value] = (len(known), value if numbered else (value.node.types[value.index], value.constant))
+        found = known[value] = (len(known), value if numbered else (value.type_or_none, value.constant))
     return found
 
 
@@ -269,15 +264,12 @@ def _possible(pattern: AttrPattern | Rest, actual: Any) -> bool:
         return True
     if not isinstance(actual, tuple):
         return False
-    rest = next((k for k, element in enumerate(pattern.elements) if isinstance(element, Rest)), None)
-    count = len(pattern.elements)
-    if rest is None:
-        return len(actual) == count and all(map(_possible, pattern.elements, actual))
-    after = count - rest - 1
-    if len(actual) < count - 1:
-        return False
-    before = all(map(_possible, pattern.elements[:rest], actual[:rest]))
-    return before and all(map(_possible, pattern.elements[rest + 1 :], actual[len(actual) - after :]))
+    elements = list(pattern.elements)
+    for at, element in enumerate(elements):
+        if isinstance(element, Rest):
+            elements[at : at + 1] = [element] * (len(actual) - len(elements) + 1)
+            break
+    return len(actual) == len(elements) and all(map(_possible, elements, actual))
 
 
 # ---- making them -----------------------------------------------------------------------------------------------
@@ -326,37 +318,21 @@ def prefilters(
     return tuple(made[site.id] for site in side.sites)
 
 
-def _children_first(side: Side) -> Iterator[Site]:
-    done: set[int] = set()
-
-    def visit(site: Site) -> Iterator[Site]:
-        if site.id in done:
-            return
-        done.add(site.id)
-        for arg in site.args:
-            if isinstance(arg, Result):
-                yield from visit(side.sites[arg.site])
-        yield site
-
-    for site in side.sites:
-        yield from visit(site)
+def _children_first(side: Side) -> list[Site]:
+    below = {site.id: [arg.site for arg in site.args if isinstance(arg, Result)] for site in side.sites}
+    return [side.sites[number] for number in TopologicalSorter(below).static_order()]
 
 
 def _need(
     arg: Pattern, side: Side, made: dict[int, SitePrefilter], quick: dict[str, QuickType], constants: frozenset[str]
 ) -> Need:
     if isinstance(arg, Variable):
-        type = quick.get(arg.name)
-        return AnyTensor(None if type is None else _anonymous(type), arg.name in constants)
+        declared = quick.get(arg.name)
+        return AnyTensor(declared and _anonymous(declared), arg.name in constants)
     if isinstance(arg, Number):
-        return AnyNumber(arg.literal, type_of(arg.literal))
+        return AnyNumber(arg.literal, type(arg.literal))
     below = side.sites[arg.site]
     return From(made[arg.site], None if below.inverse is not None else arg.output)
-
-
-def type_of(literal: Any) -> type:
-    """Keeps `1`, `1.0` and `true` apart."""
-    return type(literal)
 
 
 def _anonymous(quick: QuickType) -> QuickType:

@@ -15,7 +15,18 @@ from dslc.interpret.domain import Redraw
 from dslc.interpret.floats import Floats, Narrow
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.constants import NUMPY, fill, holds
-from dslc.ir.graph import Call, Constant, Head, Node, ScopeNode, Value, called, input_value, topological, with_args
+from dslc.ir.graph import (
+    Call,
+    Constant,
+    Head,
+    Node,
+    ScopeNode,
+    Value,
+    called,
+    input_value,
+    nodes_of,
+    with_args,
+)
 from dslc.ir.scalar import Read
 from dslc.match.guards import bind_local, environment
 from dslc.match.rule import CompiledRule
@@ -43,7 +54,7 @@ class Refused(Exception):
 
 def leaf(number: int, like: Value) -> Value:
     """A hole by a name that no input of a model has: beside it stand values of the model."""
-    return input_value(f"\0leaf {number}", like.node.types[like.index], like.constant)
+    return input_value(f"\0leaf {number}", like.type_or_none, like.constant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +136,7 @@ def recipe(
 
 
 def _steps(outputs: Sequence[Value], leaves: Sequence[Value]) -> Recipe:
-    order = topological(value.node for value in outputs)
+    order = nodes_of(outputs)
     above = {value.node for value in leaves}
     for node in order:
         if any(arg.node in above for arg in node.args):
@@ -222,7 +233,7 @@ def spoiled(rules: Rules, value: Value) -> bool:
 
 def _computed(rules: Rules, value: Value) -> bool:
     scopes = expand(rules, (value,))
-    nodes = topological([scopes[0].node])
+    nodes = nodes_of([scopes[0]])
     if all(isinstance(one.scope.body, Read) for one in nodes if isinstance(one, ScopeNode)):
         return False  # elements are moved
     leaves = [Value(one) for one in nodes if isinstance(one, Constant) and Value(one).type.dtype.is_float]

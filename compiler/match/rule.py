@@ -10,21 +10,16 @@ from typing import Any, Protocol
 from dslc.errors import Span
 from dslc.ir.dtype import DTYPES
 from dslc.match.pattern import (
-    AttrPattern,
-    Bound,
-    Default,
-    Entries,
-    Equal,
     Frame,
-    Literal,
     Pattern,
-    Rest,
+    Quoted,
     Result,
     Side,
     Variable,
 )
 from dslc.match.prefilter import SitePrefilter, prefilters
 from dslc.match.state import MatchState
+from dslc.match.symmetry import attribute_text
 from dslc.match.types import QuickType
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, rules_cache
@@ -146,21 +141,22 @@ class Placed:
         part = self.part
         if part.variables == self.variables and part.sites == self.sites and part.names == self.names:
             return state
-        value, name = (
-            dict(zip(part.variables, self.variables, strict=True)),
-            dict(zip(part.names, self.names, strict=True)),
-        )
         site = dict(zip(part.sites, self.sites, strict=True))
         return MatchState(
-            {value[old]: found for old, found in state.values.items()},
-            {name[old]: found for old, found in state.names.items()},
-            {site[old]: found for old, found in state.nodes.items()},
-            {site[old]: found for old, found in state.results.items()},
-            {site[old]: found for old, found in state.wraps.items()},
+            _called(state.values, dict(zip(part.variables, self.variables, strict=True))),
+            _called(state.names, dict(zip(part.names, self.names, strict=True))),
+            _called(state.nodes, site),
+            _called(state.results, site),
+            _called(state.wraps, site),
             state.pending,
-            {site[old]: found for old, found in state.taken.items()},
-            {site[old]: found for old, found in state.places.items()},
+            _called(state.taken, site),
+            _called(state.places, site),
         )
+
+
+def _called(found: Mapping[Any, Any], names: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Entries by other names."""
+    return {names[old]: value for old, value in found.items()}
 
 
 def placed(rule: CompiledRule) -> tuple[Placed, ...]:
@@ -171,6 +167,11 @@ def placed(rule: CompiledRule) -> tuple[Placed, ...]:
 def whole(rule: CompiledRule) -> Placed:
     """The whole left side of a rule as one part, in the rule's own names."""
     return _Reader(rule, rule.left.tops).placed({})
+
+
+def _as_it_is(quoted: Quoted) -> Quoted:
+    # what is evaluated belongs to its rule
+    return quoted
 
 
 class _Reader:
@@ -228,7 +229,7 @@ class _Reader:
             at,
             site.operator,
             term,
-            tuple([(name, self._attribute(pattern)) for name, pattern in site.attrs]),
+            tuple([(name, attribute_text(pattern, self._bind, _as_it_is)) for name, pattern in site.attrs]),
             None if site.rest is None else self._bind(site.rest),
             site.outputs,
             (site.commutative, site.associative, site.inverse),
@@ -252,7 +253,6 @@ class _Reader:
             return ("number", repr(pattern.literal))
         if pattern.bare is not None:
             self._bind(pattern.bare)
-        # what is evaluated belongs to its rule
         return ("quoted", pattern.quoted)
 
     def _type(self, quick: QuickType) -> tuple[Any, ...]:
@@ -261,15 +261,3 @@ class _Reader:
             [self._name(d) if isinstance(d, str) else ("size", d) for d in dims] for dims in (quick.before, quick.after)
         )
         return (dtype, tuple(before), self._name(quick.pack) if quick.pack else quick.pack, tuple(after))
-
-    def _attribute(self, pattern: AttrPattern | Rest) -> tuple[Any, ...]:
-        if isinstance(pattern, Bound | Rest):
-            return (type(pattern).__name__, self._bind(pattern.name))
-        if isinstance(pattern, Literal):
-            return ("literal", repr(pattern.value))
-        if isinstance(pattern, Entries):
-            return ("entries", *[self._attribute(element) for element in pattern.elements])
-        if isinstance(pattern, Equal):
-            return ("quoted", pattern.quoted)
-        assert isinstance(pattern, Default)
-        return ("default",)

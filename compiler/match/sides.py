@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from dslc.errors import DslcError, Span
@@ -27,12 +28,12 @@ from dslc.match.pattern import (
 )
 from dslc.prove.evidence.dependencies import proved_traits, settle_traits
 from dslc.semantics.composites import abbreviates, bodies_of
-from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
+from dslc.semantics.definitions import NO_TRAITS, FunctionDef, OperatorDef, SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.nary import takes_many
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import pack_name
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import (
     CONSTANTS,
@@ -90,9 +91,8 @@ class SideCompiler:
     def run(self) -> Side:
         for statement in self._statements:
             if isinstance(statement, t.Const):
-                raise Unusable(
-                    "a constant that is written as an expression is only built, not looked for", statement.span
-                )
+                reason = "a constant that is written as an expression is only built, not looked for"
+                raise Unusable(reason, statement.span)
         roots: list[tuple[str, Result]] = []
         for name in self._syntax.outputs:
             bind = self._binds.get(name)
@@ -136,9 +136,7 @@ class SideCompiler:
         if len(bind.names) == 1:
             self._names[name] = self._tensor(bind.value, self._frame)
         else:
-            if not isinstance(bind.value, t.Call):
-                raise Unusable("several names take the results of one call", bind.value.span)
-            site = self._call(bind.value, self._frame, len(bind.names))
+            site = self._call(bind.value, self._frame, len(bind.names)) if isinstance(bind.value, t.Call) else None
             if not isinstance(site, Result):
                 raise Unusable("several names take the results of one call", bind.value.span)
             for k, output in enumerate(bind.names):
@@ -254,18 +252,15 @@ class SideCompiler:
 
     def _has_tensor(self, args: tuple[t.Expr, ...], frame: Frame) -> bool:
         """Return whether a tensor, an intermediate or a call of an operator stands in some arguments."""
-        for node in walk_expr(args):
-            name = node.id if isinstance(node, t.Name) else node.function if isinstance(node, t.Call) else ""
+        for node in t.walk(args):
+            name = node.function if isinstance(node, t.Call) else node.bare or ""
             if frame.caller is None:
-                if name in self._params or name in self._binds or name in self._terms:
-                    return True
+                found = name in self._params or name in self._binds or name in self._terms
             elif name in frame.arguments:
-                if self._has_tensor((frame.arguments[name],), frame.caller):
-                    return True
-            elif name in frame.lets and self._has_tensor((frame.lets[name][0],), frame):
-                return True
-            called = isinstance(node, t.Call) and name not in _SCALAR_FUNCTIONS
-            if called and frame.module.lookup(name) is not None:
+                found = self._has_tensor((frame.arguments[name],), frame.caller)
+            else:
+                found = name in frame.lets and self._has_tensor((frame.lets[name][0],), frame)
+            if found or (frame.module.called(node) is not None and name not in _SCALAR_FUNCTIONS):
                 return True
         return False
 
@@ -273,15 +268,13 @@ class SideCompiler:
         if operator:
             # nothing is matched yet
             settle_traits(self._rules, operator.name)
-        traits = proved_traits(self._rules, operator.name) if operator else None
+        traits = proved_traits(self._rules, operator.name) if operator else NO_TRAITS
         many = operator is not None and takes_many(self._rules, operator, traits)
         args: list[Pattern] = []
         for arg in expr.args:
             if isinstance(arg, t.Pack):
                 raise Unusable("a pack of tensors is only built, not looked for", arg.span)
-            args.append(self._tensor(arg, frame))
-            if isinstance(args[-1], Result):
-                self._used.add(args[-1].site)
+            args.append(self._use(self._tensor(arg, frame)))
         keywords = list(expr.kwargs)
         if operator is not None:
             keywords = self._tensor_keywords(operator, keywords, args, frame)
@@ -307,34 +300,27 @@ class SideCompiler:
             len(self._sites),
             operator.name if operator else None,
             None if operator else expr.function,
-            self._flattened(operator, args, attrs, expr) if many else tuple(args),
+            self._flattened(operator, args, attrs, expr) if operator and many else tuple(args),
             tuple(attrs),
             expr.rest,
             outputs,
             expr.span,
-            commutative=traits is not None and traits.commutative,
+            commutative=traits.commutative,
             associative=many,
-            inverse=traits.inverse if traits is not None else None,
+            inverse=traits.inverse,
         )
         self._sites.append(site)
         return Result(site.id, 0)
 
     def _flattened(
-        self, operator: OperatorDef | None, args: list[Pattern], attrs: list[tuple[str, AttrPattern]], expr: t.Call
+        self, operator: OperatorDef, args: list[Pattern], attrs: list[tuple[str, AttrPattern]], expr: t.Call
     ) -> tuple[Pattern, ...]:
         """Nested calls of one associative operator as one call: the graph's are taken apart in the same way."""
         out: list[Pattern] = []
-        named = set(self._names.values())
+        whole = (operator.name, tuple(attrs), expr.rest)
         for arg in args:
-            below = self._sites[arg.site] if isinstance(arg, Result) else None
-            same = below is not None and operator is not None and below.operator == operator.name
-            if (
-                below is not None
-                and same
-                and arg not in named
-                and below.attrs == tuple(attrs)
-                and below.rest == expr.rest
-            ):
+            below = self._sites[arg.site] if isinstance(arg, Result) and arg not in self._names.values() else None
+            if below is not None and (below.operator, below.attrs, below.rest) == whole:
                 out.extend(below.args)
                 self._dissolved.add(below.id)
             else:
@@ -378,25 +364,20 @@ class SideCompiler:
         if literal is not None:
             return Literal(literal) if not _counted_from_end(literal) else Equal(self._quote(expr, frame))
         if isinstance(expr, t.ListExpr):
-            packs = [e for e in expr.elements if isinstance(e, t.Pack)]
-            open_packs = [e for e in packs if isinstance(e.value, t.Name) and frame.caller is None]
-            if len(packs) <= 1 and len(open_packs) == len(packs):
+            packs = [pack_name(each) for each in expr.elements if isinstance(each, t.Pack)]
+            if not packs or (len(packs) == 1 and frame.caller is None and self._binds_here(packs[0])):
                 elements: list[AttrPattern | Rest] = []
                 for element in expr.elements:
-                    if isinstance(element, t.Pack):
-                        assert isinstance(element.value, t.Name)
-                        if not self._binds_here(element.value.id):
-                            return Equal(self._quote(expr, frame))
-                        self._bound.add(element.value.id)
-                        elements.append(Rest(element.value.id))
-                    else:
-                        elements.append(self._attribute(element, frame))
+                    name = pack_name(element)
+                    if name is not None:
+                        self._bound.add(name)
+                    elements.append(self._attribute(element, frame) if name is None else Rest(name))
                 return Entries(tuple(elements))
         return Equal(self._quote(expr, frame))
 
-    def _binds_here(self, name: str) -> bool:
-        taken = self._params | set(self._binds) | set(self._lets) | set(self._functions)
-        return "." not in name and name not in taken and name not in CONSTANTS | DTYPE_NAMES
+    def _binds_here(self, name: str | None) -> bool:
+        taken = self._params.union(self._binds, self._lets, self._functions, CONSTANTS, DTYPE_NAMES)
+        return name is not None and "." not in name and name not in taken
 
     def _quote(self, expr: t.Expr, frame: Frame) -> Quoted:
         return Quoted(expr, frame, self._needs(expr, frame))
@@ -416,22 +397,21 @@ class SideCompiler:
 
 def _literal(expr: t.Expr) -> Any:
     """A number, string, bool or a list of such; None for anything else."""
-    from fractions import Fraction
-
-    if isinstance(expr, t.Int | t.Str):
-        return expr.value
-    if isinstance(expr, t.Float):
-        return Fraction(expr.text)
-    if isinstance(expr, t.Inf):
-        return float("inf")
-    if isinstance(expr, t.Name) and expr.id in {"true", "false"}:
-        return expr.id == "true"
-    if isinstance(expr, t.Unary) and expr.op == "-":
-        inner = _literal(expr.operand)
-        return -inner if isinstance(inner, int | float | Fraction) and not isinstance(inner, bool) else None
-    if isinstance(expr, t.ListExpr):
-        parts = [_literal(element) for element in expr.elements]
-        return None if any(part is None for part in parts) else tuple(parts)
+    match expr:
+        case t.Int(value) | t.Str(value):
+            return value
+        case t.Float(text):
+            return Fraction(text)
+        case t.Inf():
+            return float("inf")
+        case t.Name("true" | "false" as word):
+            return word == "true"
+        case t.Unary("-", operand):
+            inner = _literal(operand)
+            return -inner if isinstance(inner, int | float | Fraction) and not isinstance(inner, bool) else None
+        case t.ListExpr(elements):
+            parts = tuple(map(_literal, elements))
+            return None if None in parts else parts
     return None
 
 
@@ -479,6 +459,6 @@ def _constant(rules: Rules, expr: t.Expr, frame: Frame | None) -> object:
     """The value of an argument that no match changes."""
     while isinstance(expr, t.Name) and frame is not None and frame.caller is not None and expr.id in frame.arguments:
         expr, frame = frame.arguments[expr.id], frame.caller
-    if isinstance(expr, t.Str | t.Int) or (isinstance(expr, t.Name) and expr.id in {"true", "false"}):
+    if isinstance(expr, t.Str | t.Int) or (expr.bare in {"true", "false"}):
         return evaluate(expr, Env(frame.module, rules)) if frame is not None else None
     return None

@@ -14,14 +14,7 @@ from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
 from dslc.match.index import Fitting, Index, in_order
 from dslc.match.joins import Joins
-from dslc.match.pattern import (
-    Default,
-    Number,
-    Pattern,
-    Result,
-    Site,
-    Variable,
-)
+from dslc.match.pattern import Default, Number, Pattern, Result, Site, Variable
 from dslc.match.prefilter import attributes, number_at, satisfies
 from dslc.match.rule import CompiledRule, PatternPart, Placed
 from dslc.match.state import Complete, MatchState, NumberEquals, Pending, Places, Trace, Wrap
@@ -37,25 +30,16 @@ def ways_of(
     rule: CompiledRule, index: Index, trace: Trace | None
 ) -> tuple[tuple[Placed, ...], Iterator[tuple[PartSubstitution, ...]]]:
     """The parts of a rule in some order, and all ways in which they match together, lazily and in a deterministic order."""
-    if trace is not None:
-        return (rule.whole,), (
-            (PartSubstitution(rule.whole.part, index, state),) for state in Structure(rule, index, trace).states()
-        )
-    prefilters = rule.prefilters
-    for top in rule.left.tops:
-        if not prefilters[top].fitting(index).calls:
-            return (), iter(())
-    changed = index.memory.changed
-    if changed is not None:
-        return (rule.whole,), (
-            (PartSubstitution(rule.whole.part, index, state),) for state in Structure(rule, index).states_at(changed)
-        )
+    structure, changed = Structure(rule, index, trace), index.memory.changed
+    if trace is None and not all(rule.prefilters[top].fitting(index).calls for top in rule.left.tops):
+        return (), iter(())
+    if trace is not None or changed is not None or (index.memory.few and len(rule.left.tops) > 1):
+        whole = rule.whole
+        states = structure.states() if trace is not None or changed is None else structure.states_at(changed)
+        return (whole,), ((PartSubstitution(whole.part, index, state),) for state in states)
     parts = rule.parts
     if len(parts) == 1:
         return parts, ((way,) for way in _ways(parts[0].part, index))
-    structure = Structure(rule, index)
-    if index.memory.few:
-        return (rule.whole,), ((PartSubstitution(rule.whole.part, index, state),) for state in structure.states())
     joins = Joins(
         rule, index, sorted(parts, key=lambda part: structure.frequency(part.top)), lambda part: _ways(part, index)
     )
@@ -82,7 +66,6 @@ class Structure:
         self._trace = trace
         self._sites = rule.left.sites
         self._prefilters = rule.prefilters
-        self._members: dict[int, frozenset[Call]] = {}
         self._types: dict[tuple[str, TensorType], Bindings | None] = {}
         self._tops = frozenset(rule.left.tops)
         self._root_sites = [pattern.site for _, pattern in rule.left.roots]
@@ -90,9 +73,7 @@ class Structure:
     def part(self, top: int) -> Iterator[MatchState]:
         """All states of the part under a top, in a deterministic order."""
         for node in self._fitting(top).calls:
-            for state in self._site(self._sites[top], node, MatchState()):
-                if self._in_order(state):
-                    yield state
+            yield from self._at(top, node, MatchState())
 
     def states(self) -> Iterator[MatchState]:
         """All states of all parts together, one part after the other, so that a trace is told how far each place fits."""
@@ -102,15 +83,16 @@ class Structure:
         """The states in which a top is one of some calls: each as often as one is."""
         tops = self._rule.left.tops
         for top in tops:
-            members, rest = (
-                self._fitting(top).members,
-                sorted((other for other in tops if other != top), key=self.frequency),
-            )
+            members = self._fitting(top).members
+            rest = sorted((other for other in tops if other != top), key=self.frequency)
             for node in calls:
                 if node in members:
-                    for state in self._site(self._sites[top], node, MatchState()):
-                        if self._in_order(state):
-                            yield from self._tops_from(rest, state)
+                    for state in self._at(top, node, MatchState()):
+                        yield from self._tops_from(rest, state)
+
+    def _at(self, top: int, node: Call, state: MatchState) -> Iterator[MatchState]:
+        """States with a call as a top, its results in order with those of the others."""
+        return filter(self._in_order, self._site(self._sites[top], node, state))
 
     def _fitting(self, site: int) -> Fitting:
         return self._prefilters[site].fitting(self._index)
@@ -118,11 +100,11 @@ class Structure:
     def frequency(self, top: int) -> tuple[int, int]:
         """Less for a part that fewer calls can be."""
         sites = (leaf for leaf, _ in self._rule.left.paths[top] if isinstance(leaf, int))
-        return (min(map(self._count, sites)), top)
+        return (min(len(self._calls(site)) for site in sites), top)
 
-    def _count(self, site: int) -> int:
+    def _calls(self, site: int) -> Sequence[Call]:
         operator = self._sites[site].operator
-        return len(self._index.calls if operator is None else self._index.by_operator.get(operator, ()))
+        return self._index.calls if operator is None else self._index.by_operator.get(operator, ())
 
     def _in_order(self, state: MatchState) -> bool:
         """One order of exchangeable results, and never one value as two results."""
@@ -159,9 +141,8 @@ class Structure:
         else:
             candidates = fitting.calls
         for node in candidates:
-            for found in self._site(self._sites[top], node, state):
-                if self._in_order(found):
-                    yield from self._tops_from(rest, found)
+            for found in self._at(top, node, state):
+                yield from self._tops_from(rest, found)
 
     # ---- where to look -----------------------------------------------------------------------------------------
 
@@ -179,8 +160,7 @@ class Structure:
             value, path = min(anchors, key=lambda a: len(self._index.users(a[0])))
             if self._index.users(value) or value.node in self._index.position:
                 return self._climb([value], path)
-        operator = self._sites[top].operator
-        return self._index.calls if operator is None else self._index.by_operator.get(operator, ())
+        return self._calls(top)
 
     def _climb(self, values: list[Value], path: Sequence[int]) -> list[Call]:
         found: list[Call] = []
@@ -220,10 +200,7 @@ class Structure:
 
     def _site(self, site: Site, node: Any, state: MatchState) -> Iterator[MatchState]:
         if self._trace is None:
-            members = self._members.get(site.id)
-            if members is None:
-                members = self._members[site.id] = self._fitting(site.id).members
-            if node not in members:
+            if node not in self._fitting(site.id).members:
                 return
         elif not isinstance(node, Call):
             self._stop(state, site, lambda: f"`{site.label}` is expected, {describe(node)} is found")
@@ -335,14 +312,11 @@ class Structure:
 
     def _rest(self, site: Site, node: Call, attrs: dict[str, Any]) -> AttrSet:
         """The attributes that a pattern does not name: one object for all calls that have the same."""
-        known = self._index.memory.rests
-        key = (node.head, site.given)
+        found = AttrSet({name: value for name, value in attrs.items() if name not in site.given})
+        # those of a group are its own
         if site.inverse is not None:
-            # those of a group are its own
-            return AttrSet({name: value for name, value in attrs.items() if name not in site.given})
-        if key not in known:
-            known[key] = AttrSet({name: value for name, value in attrs.items() if name not in site.given})
-        return known[key]
+            return found
+        return self._index.memory.rests.setdefault((node.head, site.given), found)
 
     # ---- arguments ---------------------------------------------------------------------------------------------
 
@@ -524,7 +498,7 @@ class Structure:
 
     def _bindings(self, name: str, value: Value) -> Bindings | None:
         """Bind the names in a variable's declared type; None where the value cannot have it."""
-        type = value.node.types[value.index]
+        type = value.type_or_none
         quick = self._rule.quick.get(name)
         if type is None or quick is None:
             return None if type is None else ()

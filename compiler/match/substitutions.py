@@ -116,7 +116,7 @@ def _asked(item: Pending) -> Any:
     if isinstance(item, NumberEquals):
         return (item.quoted, freeze(item.number))
     node = item.node
-    call = (node.op, node.tag, tuple([arg.node.types[arg.index] for arg in node.args]))
+    call = (node.op, node.tag, tuple([arg.type_or_none for arg in node.args]))
     if isinstance(item, AttributeEquals):
         return (item.quoted, freeze(item.actual), call)
     return (call, item.attrs)

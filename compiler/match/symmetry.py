@@ -5,15 +5,15 @@ Of such matches only one order is tried: `merge(A, B)` and `merge(B, A)` are one
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, TypeVar
 
 from dslc.match.names import free_names, renamed
 from dslc.match.pattern import (
     AttrPattern,
     Bound,
-    Default,
     Entries,
     Equal,
     Frame,
@@ -28,124 +28,102 @@ from dslc.match.pattern import (
 )
 from dslc.syntax import tree as t
 
+_T = TypeVar("_T")
 
-def exchangeable(
+
+def symmetries(
     side: Side, types: Mapping[str, t.TypeExpr], conditions: Sequence[t.Expr], lets: Sequence[t.Let | t.LetMany]
-) -> tuple[tuple[int, int], ...]:
-    """Pairs of positions among the roots whose exchange is only a renaming."""
-    roots = [pattern for _, pattern in side.roots]
-    if len(roots) < 2:
-        return ()
-    plain = _Signature(side, types, conditions, lets).of(roots, None)
-    out = []
-    for i, j in itertools.combinations(range(len(roots)), 2):
-        swapped = list(roots)
-        swapped[i], swapped[j] = roots[j], roots[i]
-        if roots[i].site != roots[j].site and _Signature(side, types, conditions, lets).of(swapped, None) == plain:
-            out.append((i, j))
-    return tuple(out)
+) -> tuple[tuple[tuple[int, int], ...], frozenset[tuple[int, int, int]]]:
+    """Pairs of positions among the roots whose exchange is only a renaming; and such arguments of commutative sites: (site, i, j)."""
+    roots = [root for _, root in side.roots]
+
+    def text(roots: Sequence[Result], flipped: tuple[int, int, int] | None = None) -> tuple[Any, ...]:
+        return _Signature(side, types, conditions, lets, flipped).of(roots)
+
+    results = [(i, j) for i, j in combinations(range(len(roots)), 2) if roots[i].site != roots[j].site]
+    commutative = [site for site in side.sites if site.commutative]
+    arguments = [(site.id, i, j) for site in commutative for i, j in combinations(range(len(site.args)), 2)]
+    plain = text(roots) if results or arguments else ()
+    ordered = tuple(pair for pair in results if text(_exchanged(roots, *pair)) == plain)
+    return ordered, frozenset(each for each in arguments if text(roots, each) == plain)
 
 
-def interchangeable_arguments(
-    side: Side, types: Mapping[str, t.TypeExpr], conditions: Sequence[t.Expr], lets: Sequence[t.Let | t.LetMany]
-) -> frozenset[tuple[int, int, int]]:
-    """(site, i, j): arguments of a commutative site whose exchange is only a renaming."""
-    roots = [pattern for _, pattern in side.roots]
-    candidates = [
-        (site.id, i, j)
-        for site in side.sites
-        if site.commutative
-        for i, j in itertools.combinations(range(len(site.args)), 2)
-    ]
-    if not candidates:
-        return frozenset()
-    plain = _Signature(side, types, conditions, lets).of(roots, None)
-    return frozenset(c for c in candidates if _Signature(side, types, conditions, lets).of(roots, c) == plain)
+def _exchanged(items: Sequence[_T], i: int, j: int) -> list[_T]:
+    out = list(items)
+    out[i], out[j] = out[j], out[i]
+    return out
 
 
+def attribute_text(
+    pattern: AttrPattern | Rest, bind: Callable[[str], Any], quoted: Callable[[Quoted], Any]
+) -> tuple[Any, ...]:
+    """An attribute's pattern as nested tuples, its names and expressions as the two functions give them."""
+    match pattern:
+        case Bound(name) | Rest(name):
+            return (type(pattern).__name__, bind(name))
+        case Literal(value):
+            return ("literal", repr(value))
+        case Entries(elements):
+            return ("entries", *[attribute_text(element, bind, quoted) for element in elements])
+        case Equal():
+            return ("quoted", quoted(pattern.quoted))
+    return ("default",)
+
+
+@dataclass
 class _Signature:
-    """A pattern as nested tuples, its own names replaced by the order in which they first occur."""
+    """A pattern as nested tuples, its own names replaced by the order in which they first occur, two arguments `flipped`."""
 
-    def __init__(
-        self,
-        side: Side,
-        types: Mapping[str, t.TypeExpr],
-        conditions: Sequence[t.Expr],
-        lets: Sequence[t.Let | t.LetMany],
-    ) -> None:
-        self._side = side
-        self._types = types
-        self._conditions = conditions
-        self._lets = lets
-        own = set(side.variables) | set(side.names) | set(side.binds)
-        for type in types.values():
-            own |= free_names(type)
-        for condition in conditions:
-            own |= free_names(condition)
-        self._own = own
-        self._order: dict[str, str] = {}
-        self._sites: dict[int, int] = {}
-        self._flipped: tuple[int, int, int] | None = None
+    side: Side
+    types: Mapping[str, t.TypeExpr]
+    conditions: Sequence[t.Expr]
+    lets: Sequence[t.Let | t.LetMany]
+    flipped: tuple[int, int, int] | None
+    order: dict[str, str] = field(default_factory=dict)
+    sites: dict[int, int] = field(default_factory=dict)
 
-    def of(self, roots: Sequence[Pattern], flipped: tuple[int, int, int] | None) -> tuple[Any, ...]:
-        self._flipped = flipped
-        by_pattern: dict[Pattern, list[str]] = {}
-        for name, pattern in self._side.names.items():
-            by_pattern.setdefault(pattern, []).append(name)
+    def __post_init__(self) -> None:
+        side = self.side
+        self._own = side.variables.union(side.names, side.binds, free_names((*self.types.values(), *self.conditions)))
+
+    def of(self, roots: Sequence[Result]) -> tuple[Any, ...]:
         shown = []
         for root in roots:
-            for name in by_pattern.get(root, ()):
-                self._rename(name)
+            for name, pattern in self.side.names.items():
+                if pattern == root:
+                    self._rename(name)
             shown.append(self._pattern(root))
-        others = [self._pattern(pattern) for pattern in self._side.names.values()]
+        others = [self._pattern(pattern) for pattern in self.side.names.values()]
         types = [
-            (name, renamed(self._types[old], self._rename))
-            for old, name in list(self._order.items())
-            if old in self._types
+            (name, renamed(self.types[old], self._rename)) for old, name in [*self.order.items()] if old in self.types
         ]
-        conditions = sorted(repr(renamed(condition, self._rename)) for condition in self._conditions)
-        lets = [renamed(let, self._rename) for let in self._lets]
-        return (tuple(shown), tuple(sorted(map(repr, others))), tuple(types), tuple(conditions), tuple(lets))
+        conditions = sorted(repr(renamed(condition, self._rename)) for condition in self.conditions)
+        return shown, sorted(map(repr, others)), types, conditions, renamed(tuple(self.lets), self._rename)
 
     def _rename(self, name: str) -> str:
-        return self._order.setdefault(name, f"?{len(self._order)}") if name in self._own else name
+        return self.order.setdefault(name, f"?{len(self.order)}") if name in self._own else name
 
     def _pattern(self, pattern: Pattern) -> tuple[Any, ...]:
         if isinstance(pattern, Variable):
             return ("variable", self._rename(pattern.name))
         if isinstance(pattern, Number):
             return ("number", self._quoted(pattern.quoted))
-        assert isinstance(pattern, Result)
-        seen = self._sites.get(pattern.site)
+        seen = self.sites.get(pattern.site)
         if seen is not None:
             return ("result", seen, pattern.output)
-        number = self._sites[pattern.site] = len(self._sites)
-        site = self._side.sites[pattern.site]
-        args = list(site.args)
-        if self._flipped is not None and self._flipped[0] == pattern.site:
-            _, i, j = self._flipped
-            args[i], args[j] = args[j], args[i]
+        number = self.sites[pattern.site] = len(self.sites)
+        site, args = self.side.sites[pattern.site], self.side.sites[pattern.site].args
+        if self.flipped is not None and self.flipped[0] == pattern.site:
+            args = tuple(_exchanged(args, *self.flipped[1:]))
         return (
             "site",
             number,
             pattern.output,
             site.operator or self._rename(site.term or ""),
-            tuple(self._pattern(arg) for arg in args),
-            tuple((name, self._attribute(attr)) for name, attr in site.attrs),
-            None if site.rest is None else self._rename(site.rest),
+            tuple(map(self._pattern, args)),
+            tuple((name, attribute_text(attr, self._rename, self._quoted)) for name, attr in site.attrs),
+            site.rest and self._rename(site.rest),
         )
-
-    def _attribute(self, attr: AttrPattern | Rest) -> tuple[Any, ...]:
-        if isinstance(attr, Bound | Rest):
-            return (type(attr).__name__, self._rename(attr.name))
-        if isinstance(attr, Literal):
-            return ("literal", repr(attr.value))
-        if isinstance(attr, Entries):
-            return ("entries", tuple(self._attribute(element) for element in attr.elements))
-        if isinstance(attr, Equal):
-            return ("equal", self._quoted(attr.quoted))
-        assert isinstance(attr, Default)
-        return ("default",)
 
     def _quoted(self, quoted: Quoted) -> tuple[Any, ...]:
         return self._expression(quoted.expr, quoted.frame)

@@ -102,7 +102,7 @@ def quick_type(type: t.TypeExpr) -> QuickType | None:
     at = packs[0]
     pack = dims[at]
     assert isinstance(pack, t.Pack)
-    name = pack.value.id if isinstance(pack.value, t.Name) else ""
+    name = pack.value.bare or ""
     return QuickType(
         type.name, tuple(_entry(dim) for dim in dims[:at]), name, tuple(_entry(dim) for dim in dims[at + 1 :])
     )

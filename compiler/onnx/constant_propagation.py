@@ -19,7 +19,6 @@ import numpy as np
 from dslc.errors import DslcError
 from dslc.ir.constants import NUMPY, clamped
 from dslc.ir.dtype import DTYPES, DType, TensorType
-from dslc.ir.fold import is_index
 from dslc.ir.graph import Call, Constant, ScopeNode, Value, with_args
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, table
 from dslc.semantics.apply import apply as application
@@ -141,7 +140,7 @@ def rounded(value: Scalar, dtype: DType) -> Any:
         if not info.min <= int(plain) <= info.max:
             raise Unknown
         return int(plain)
-    if dtype.is_integer and is_index(value):
+    if dtype.is_integer and value.integral:
         return value
     raise Unknown
 
@@ -235,7 +234,7 @@ def rounded_or_cut(value: Scalar, dtype: DType) -> Any:
         return rounded(num(math.trunc(value.value)), dtype)
     if isinstance(value, Num):
         return rounded(value, dtype)
-    if is_index(value):
+    if value.integral:
         return value
     raise Unknown
 
@@ -251,7 +250,7 @@ def least(value: Scalar) -> Any:
     for part in value.args if isinstance(value, Apply) and value.name == "+" else (value,):
         if isinstance(part, Num):
             total += part.value
-        elif not is_index(part) or _coefficient(part) < 0:
+        elif not part.integral or _coefficient(part) < 0:
             return None
     return total
 
@@ -270,11 +269,11 @@ def _floor_of(value: Apply) -> Scalar:
         if isinstance(first, Num) and isinstance(first.value, Fraction):
             bottom = math.lcm(bottom, first.value.denominator)
     if bottom == 1:
-        return inner if is_index(inner) else value
+        return inner if inner.integral else value
     top = apply("*", num(bottom), inner)
     if isinstance(inner, Apply) and inner.name == "+":
         top = apply("+", *(apply("*", num(bottom), part) for part in parts))
-    if not is_index(top) or (value.name == "trunc" and (least(top) is None or least(top) < 0)):
+    if not top.integral or (value.name == "trunc" and (least(top) is None or least(top) < 0)):
         return value
     return apply("//", top, num(bottom))
 

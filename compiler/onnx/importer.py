@@ -24,7 +24,6 @@ from onnx import (
 from dslc.errors import DslcError, error
 from dslc.ir.constants import fill
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.fold import is_index
 from dslc.ir.graph import Constant, Graph, Kernel, Opaque, Value, input_value, kernel_value, opaque, product, replace
 from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, num, substitute, walk
 from dslc.onnx.clauses import NodeView, active, node_view, read_node
@@ -444,7 +443,7 @@ class _Importer:
             start is None
             or limit is None
             or step != (1,)
-            or not all(is_index(as_scalar(one)) for one in (*start, *limit))
+            or not all(as_scalar(one).integral for one in (*start, *limit))
         ):
             return None
         count = apply("+", as_scalar(limit[0]), apply("*", num(-1), as_scalar(start[0])))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
-from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Attrs, Call, Value, call
+import numpy as np
+
+from dslc.ir.constants import array_value, number_of
+from dslc.ir.dtype import DTYPES, DType, TensorType
+from dslc.ir.graph import Attrs, Call, Scope, Value, call, scope_value
 from dslc.ir.scalar import Scalar, exactly
 from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.env import Env, Mismatch, Unbound, fail, unbound
+from dslc.semantics.env import AttrSet, Env, Mismatch, Outputs, Unbound, Undecided, fail, unbound
+from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.lists import compare
 from dslc.semantics.nary import in_pairs, other_parts, part_by_part, stands_for_pairs, takes_many
@@ -63,15 +68,9 @@ def _plain(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[
     if isinstance(found, Mismatch):
         raise found.again()
     complete, types, defaults = found
-    values = []
-    for k, default in enumerate(defaults):
-        arg = args[k] if k < len(args) else None
-        if isinstance(arg, Value):
-            values.append(arg)
-        else:
-            assert default is not None
-            values.append(default)
-    return call(op.name, tuple(values), complete, types)
+    given = [*args, *([None] * (len(defaults) - len(args)))]
+    values: Any = tuple([arg if default is None else default for arg, default in zip(given, defaults, strict=True)])
+    return call(op.name, values, complete, types)
 
 
 def _key(arg: Argument) -> Any:
@@ -86,10 +85,10 @@ def _infer(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[
         complete = tuple((attr.name, outward(attr, env.get(attr.name))) for attr in op.attrs)
         types = tuple(_output_type(output, env) for output in op.syntax.outputs)
         _sizes_exist(types, env)
-        defaults: list[Value | None] = []
-        for k, param in enumerate(op.syntax.params):
-            given = k < len(args) and isinstance(args[k], Value)
-            defaults.append(None if given else env.get(param.name))
+        given = [isinstance(arg, Value) for arg in args] + [False] * (len(op.syntax.params) - len(args))
+        defaults = [
+            None if known else env.get(param.name) for known, param in zip(given, op.syntax.params, strict=True)
+        ]
     except Unbound as unknown:
         raise unbound(unknown) from None
     return complete, types, tuple(defaults)
@@ -112,7 +111,7 @@ def _output_type(output: t.Param, env: Env) -> TensorType:
         return shape_of(output.type, env)
     value = env.get(output.name)
     if not isinstance(value, Value):
-        raise fail("E0326", f"the output `{output.name}` is no tensor", output.span)
+        raise fail("E0326", f"the output `{output.name}` is no tensor", output)
     return value.type
 
 
@@ -156,3 +155,84 @@ def inverse_steps(
         return _plain(rules, op, whole, {**attrs, parts: sizes})
 
     return part_by_part(tuple(attrs[parts]), args, split)
+
+
+# ---- calls in expressions --------------------------------------------------------------------------------------
+
+
+def operator_call(op: OperatorDef, expr: t.Call, env: Env, given: tuple[Any, ...]) -> Any:
+    """The results of an operator that is called in an expression, on the values of the arguments."""
+    tensors: list[Any] = []
+    for position, arg in enumerate(given):
+        if isinstance(arg, Outputs):
+            raise fail("E0325", "this call has several results; take one with `.NAME`", expr)
+        if isinstance(arg, tuple):
+            tensors.append(_matrix(arg, expr))
+        elif isinstance(arg, Scalar):
+            if env.rules.assuming is None:
+                raise Undecided("an unknown size where a tensor is expected", expr.span)
+            dtype = _number_type(op, position, given, env.rules.assuming.dtype_of(arg))
+            tensors.append(scope_value(Scope((), arg, dtype), ()))
+        elif arg is None or isinstance(arg, Value | bool | int | float | Fraction):
+            tensors.append(arg)
+        else:
+            raise fail("E0326", "this is no tensor", expr)
+    declared = {attr.name for attr in op.attrs}
+    attrs: dict[str, Any] = {}
+    if expr.rest is not None:
+        rest = env.get(expr.rest, expr.span)
+        if not isinstance(rest, AttrSet):
+            raise fail("E0326", f"`{expr.rest}` is no set of attributes", expr)
+        attrs |= {name: value for name, value in rest.values.items() if name in declared}
+    for keyword in expr.kwargs:
+        if keyword.name not in declared:
+            raise fail("E0302", f"`{op.short}` has no attribute `{keyword.name}`", keyword)
+        attrs[keyword.name] = _attribute_value(evaluate(keyword.value, env))
+    try:
+        values = apply(env.rules, op, tensors, attrs)
+    except Mismatch as problem:
+        raise problem.again(expr.span, within=op.short, hint=f"it is declared as `{op.signature}`") from None
+    if len(values) == 1:
+        return values[0]
+    names = tuple(output.name for output in op.syntax.outputs)
+    return Outputs(values, names if len(names) == len(values) else tuple(f"_{k}" for k in range(len(values))))
+
+
+def _attribute_value(value: Any) -> Any:
+    if not isinstance(value, Value):
+        return value
+    number = number_of(value)
+    if number is None or value.type.rank:
+        raise Mismatch("a tensor where an attribute is expected")
+    return number
+
+
+def _number_type(op: OperatorDef, position: int, given: Sequence[Any], dtype: DType) -> DType:
+    """The element type of an unknown number as an operand: as for a known one, that of the operand declared to have the same."""
+    params = op.syntax.params
+    names = [param.type.name if param.type is not None else "" for param in params]
+    own = names[min(position, len(params) - 1)]
+    if own in DTYPES:
+        return DTYPES[own] if DTYPES[own].is_float else dtype
+    others = (arg.type.dtype for name, arg in zip(names, given, strict=False) if name == own and isinstance(arg, Value))
+    other = next(others, dtype)
+    return other if other.is_float or dtype is other else dtype
+
+
+def _matrix(values: tuple[Any, ...], expr: t.Call) -> Value:
+    """A nested list of numbers as a constant tensor: int64 where all are integers, else f32."""
+
+    def flat(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [flat(x) for x in value]
+        if isinstance(value, Scalar):
+            raise Undecided("an unknown size where a tensor is expected", expr.span)
+        return value if isinstance(value, bool | int) else float(value)
+
+    try:
+        array = np.array(flat(values))
+    except ValueError:
+        raise fail("E0326", "the rows of this matrix differ in length", expr) from None
+    if array.dtype.kind == "f":
+        array = array.astype(np.float32)
+    return array_value(array)

@@ -15,7 +15,7 @@ from typing import Any
 
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import input_value
-from dslc.ir.scalar import Scalar, Sym, as_scalar, sym
+from dslc.ir.scalar import Scalar, Sym, as_scalar, flat, sym
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate, truth
@@ -108,11 +108,8 @@ def _size_choices(op: OperatorDef, ranks: dict[str, int], names: list[str], leve
             continue
         if any(pattern[at][k] for k, pack in enumerate(joined) for at in range(ranks[pack], width)):
             continue
-        if level in {"symbolic", "attributes"}:
-            yield _assignment(ranks, names, joined, pattern, None, False)
-        else:
-            for _ in range(8):
-                yield _assignment(ranks, names, joined, pattern, seeded, level == "numbers")
+        for _ in range(1 if level in {"symbolic", "attributes"} else 8):
+            yield _assignment(ranks, names, joined, pattern, seeded, level)
 
 
 def _assignment(
@@ -120,22 +117,21 @@ def _assignment(
     names: list[str],
     joined: list[str],
     pattern: tuple[tuple[bool, ...], ...],
-    numbers: random.Random | None,
-    all_numbers: bool,
+    numbers: random.Random,
+    level: str,
 ) -> dict[str, Any]:
-    out: dict[str, Any] = {name: sym(name) if numbers is None else numbers.choice((1, 2, 3, 4)) for name in names}
-    shared = [
-        sym(f"{joined[0]}{k}") if not all_numbers or numbers is None else numbers.choice((2, 3))
-        for k in range(len(pattern))
-    ]
+    def drawn(name: str, options: tuple[int, ...], known: bool) -> Any:
+        return numbers.choice(options) if known else sym(name)
+
+    every = level == "numbers"
+    out = {name: drawn(name, (1, 2, 3, 4), every or level == "sizes") for name in names}
+    shared = [drawn(f"{joined[0]}{k}", (2, 3), every) for k in range(len(pattern))]
     for pack, rank in ranks.items():
         if pack in joined:
             column = joined.index(pack)
             out[pack] = tuple(1 if pattern[k][column] else shared[k] for k in reversed(range(rank)))
-        elif all_numbers and numbers is not None:
-            out[pack] = tuple(numbers.choice((1, 2, 3, 4)) for _ in range(rank))
         else:
-            out[pack] = tuple(sym(f"{pack}{k}") for k in range(rank))
+            out[pack] = tuple(drawn(f"{pack}{k}", (1, 2, 3, 4), every) for k in range(rank))
     return out
 
 
@@ -147,9 +143,8 @@ def _attribute_choices(rules: Rules, op: OperatorDef, sizes: dict[str, Any], lev
         known = _solved(rules, op, {**sizes, **dtypes})
         first = op.syntax.params[0].type if op.syntax.params else None
         rank = len(shape_of(first, known).shape) if first is not None else 0
-        yield from _with_attributes(
-            rules, op, sizes | dtypes, {}, [a for a in op.attrs if not known.has(a.name)], known, rank, level
-        )
+        open_attrs = [attr for attr in op.attrs if not known.has(attr.name)]
+        yield from _with_attributes(op, sizes | dtypes, open_attrs, known, rank, level)
 
 
 def dtype_choices(rules: Rules, op: OperatorDef) -> list[dict[str, DType]]:
@@ -191,8 +186,8 @@ def bind_equalities(op: OperatorDef, env: Env) -> None:
     while grew:
         grew = False
         for condition in conditions_of(op):
-            if isinstance(condition, t.Compare) and condition.ops == ("==",):
-                left, right = condition.operands
+            if condition.equated:
+                left, right = condition.equated
                 try:
                     grew = bind_equal(left, right, env) or bind_equal(right, left, env) or grew
                 except (Unbound, EvalError, Mismatch):
@@ -200,20 +195,13 @@ def bind_equalities(op: OperatorDef, env: Env) -> None:
 
 
 def _with_attributes(
-    rules: Rules,
-    op: OperatorDef,
-    bound: dict[str, Any],
-    chosen: dict[str, Any],
-    open_attrs: list[t.Attr],
-    known: Env,
-    rank: int,
-    level: str,
+    op: OperatorDef, bound: dict[str, Any], open_attrs: list[t.Attr], known: Env, rank: int, level: str
 ) -> Iterator[Env]:
     if open_attrs:
         attr, *rest = open_attrs
         for value in _values(attr, known, rank, level):
-            more = _solved(rules, op, {**bound, **chosen, attr.name: value})
-            yield from _with_attributes(rules, op, bound, {**chosen, attr.name: value}, rest, more, rank, level)
+            chosen = {**bound, attr.name: value}
+            yield from _with_attributes(op, chosen, rest, _solved(known.rules, op, chosen), rank, level)
         return
     names = {attr.name for attr in op.attrs}
     attrs = {name: known.get(name) for name in names if known.has(name)}
@@ -221,7 +209,7 @@ def _with_attributes(
     for k, param in enumerate(op.syntax.params):
         assert param.type is not None
         params.append(input_value(f"p{k}", shape_of(param.type, known)))
-    env = Env(op.module, rules)
+    env = Env(op.module, known.rules)
     env.ranks.update(known.ranks)
     declare(op, env)
     bind_attributes(op, attrs, params, env)
@@ -270,8 +258,7 @@ def _finish(op: OperatorDef, env: Env, sizes: dict[str, Any]) -> AssumedChoice:
             raise Infeasible(condition.span.text)
         if held is not True:
             conditions.append(as_scalar(held))
-    flat = [one for value in sizes.values() for one in (value if isinstance(value, tuple) else (value,))]
-    free = dict.fromkeys(one for one in flat if isinstance(one, Sym))
+    free = dict.fromkeys(one for one in flat(tuple(sizes.values())) if isinstance(one, Sym))
     shown = ", ".join(f"{name}={_text(value)}" for name, value in sizes.items())
     return AssumedChoice(env, tuple(conditions), tuple(free), shown)
 

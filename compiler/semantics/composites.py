@@ -51,7 +51,7 @@ def _is_graph(op: OperatorDef, expr: t.Expr) -> bool:
     if isinstance(expr, t.Name):
         body = bodies_of(op).get(expr.id)
         return any(p.name == expr.id for p in op.syntax.params) or (body is not None and _is_graph(op, body[0]))
-    return isinstance(expr, t.Call) and isinstance(op.module.lookup(expr.function), OperatorDef)
+    return isinstance(op.module.called(expr), OperatorDef)
 
 
 def spelled_out(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -100,7 +100,7 @@ def with_modes_chosen(rules: Rules, definition: SubstitutionDef) -> tuple[Substi
     """
     choices: dict[str, tuple[t.Expr, ...]] = {}
     for node in nodes(t.Call, (definition.syntax.left, definition.syntax.right)):
-        found = definition.module.lookup(node.function)
+        found = definition.module.called(node)
         if not isinstance(found, OperatorDef) or not abbreviates(rules, found):
             continue
         modes = modes_of(found)

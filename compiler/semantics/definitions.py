@@ -34,6 +34,10 @@ class Module:
                 return alias.names.get(rest)
         return found
 
+    def called(self, node: t.Node) -> Definition | None:
+        """The definition that a call calls; None for what is no call, or of a function of the vocabulary."""
+        return self.lookup(node.function) if isinstance(node, t.Call) else None
+
 
 @dataclass(frozen=True, eq=False)
 class ItemDef(Generic[S]):

@@ -56,7 +56,7 @@ def _once(rules: Rules, key: Hashable, op: OperatorDef) -> Iterator[None]:
     """
     open_ones = rules_cache(rules, "elaborating")
     if key in open_ones:
-        raise fail("E0317", f"`{op.short}` needs itself", op.syntax.span)
+        raise fail("E0317", f"`{op.short}` needs itself", op.syntax)
     outermost = not open_ones
     open_ones[key] = op
     try:
@@ -64,7 +64,7 @@ def _once(rules: Rules, key: Hashable, op: OperatorDef) -> Iterator[None]:
     except RecursionError:
         if not outermost:
             raise
-        raise fail("E0317", f"`{op.short}` is expanded without end", op.syntax.span) from None
+        raise fail("E0317", f"`{op.short}` is expanded without end", op.syntax) from None
     finally:
         del open_ones[key]
 
@@ -85,10 +85,10 @@ def _elaborate(rules: Rules, op: OperatorDef, arg_types: tuple[TensorType, ...],
             value = env.get(output.name)
         except Unbound as unknown:
             if unknown.name == output.name:
-                raise fail("E0308", f"no equation defines the output `{output.name}`", output.span) from None
+                raise fail("E0308", f"no equation defines the output `{output.name}`", output) from None
             raise unbound(unknown) from None
         if not isinstance(value, Value):
-            raise fail("E0326", f"the output `{output.name}` is no tensor", output.span)
+            raise fail("E0326", f"the output `{output.name}` is no tensor", output)
         outputs.append(value)
     return Instance(params, tuple(outputs))
 

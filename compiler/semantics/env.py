@@ -12,6 +12,7 @@ from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Scalar, iterator, read
 from dslc.semantics.definitions import Module
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import span_of
 from dslc.syntax import tree as t
 
 
@@ -59,9 +60,9 @@ class Mismatch(Exception):
         return found
 
 
-def fail(code: str, message: str, span: Span | None, hint: str = "") -> EvalError:
+def fail(code: str, message: str, at: t.Node | Span | None, hint: str = "") -> EvalError:
     """The error of an expression without a value."""
-    return EvalError([Diagnostic(code, message, span, hint=hint)])
+    return EvalError([Diagnostic(code, message, span_of(at), hint=hint)])
 
 
 class Undecided(Mismatch):

@@ -5,16 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from dslc.ir.constants import array_value, number_of
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import Scope, Value, scope_value
+from dslc.ir.graph import Value
 from dslc.ir.scalar import Number, Scalar, apply, as_scalar, raw_apply, reduce, table
 from dslc.semantics import lists
 from dslc.semantics.assuming import decided
@@ -33,12 +30,10 @@ from dslc.semantics.env import (
     with_attributes,
 )
 from dslc.semantics.shape_free import is_pointwise
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONVERT, FUNCTIONS_1, INDEX_FUNCTIONS, PREDICATES, REDUCTIONS
 
-_CONSTANTS: dict[str, Number] = {"true": True, "false": False, "pi": math.pi, "nan": math.nan}
-
+_WORDS: dict[str, Number | DType] = {"true": True, "false": False, "pi": math.pi, "nan": math.nan, **DTYPES}
 
 MAX_UNROLL = 1_000_000  #: entries of a list that is written out
 MAX_EXPANSIONS = 50  #: how deep operators may call each other
@@ -66,12 +61,12 @@ def evaluate(expr: t.Expr, env: Env) -> Any:
     """
     if isinstance(expr, t.Int | t.Str):
         return expr.value
-    meaning = _MEANINGS.get(type(expr))
-    if meaning is not None:
-        return meaning(expr, env)
     if isinstance(expr, t.TupleExpr):
-        raise fail("E0326", "a tuple stands only in a subscript or a type", expr.span)
-    raise fail("E0327", "this has no value here", expr.span)
+        raise fail("E0326", "a tuple stands only in a subscript or a type", expr)
+    meaning = _MEANINGS.get(type(expr))
+    if meaning is None:
+        raise fail("E0327", "this has no value here", expr)
+    return meaning(expr, env)
 
 
 def elements(exprs: tuple[t.Expr, ...], env: Env) -> tuple[Any, ...]:
@@ -90,7 +85,7 @@ def spliced(pack: t.Pack, env: Env) -> tuple[Any, ...]:
     """The elements that a pack stands for."""
     value = evaluate(pack.value, env)
     if not isinstance(value, tuple):
-        raise fail("E0326", "`*` splices a list, and this is none", pack.span)
+        raise fail("E0326", "`*` splices a list, and this is none", pack)
     return value
 
 
@@ -116,17 +111,14 @@ def _name(expr: t.Name, env: Env) -> Any:
     bound = env.found(name)
     if bound is not None:
         return bound[0]
-    head, dot, rest = name.partition(".")
-    if dot and env.has(head):
-        owner = env.get(head)
-        if isinstance(owner, AttrSet):
-            if rest not in owner.values:
-                raise Mismatch(f"`{head}` binds no attribute `{rest}`", expr.span)
-            return owner.values[rest]
-    if name in _CONSTANTS:
-        return _CONSTANTS[name]
-    if name in DTYPES:
-        return DTYPES[name]
+    head, _, rest = name.partition(".")
+    owner = env.found(head) if rest else None
+    if owner is not None and isinstance(owner[0], AttrSet):
+        if rest not in owner[0].values:
+            raise Mismatch(f"`{head}` binds no attribute `{rest}`", expr.span)
+        return owner[0].values[rest]
+    if name in _WORDS:
+        return _WORDS[name]
     found = env.module.lookup(name)
     if isinstance(found, OperatorDef):
         return OperatorRef(found.name)
@@ -159,7 +151,7 @@ def _plain_operand(value: Any, expr: t.Expr, wanted: str) -> Any:
         elif not isinstance(item, bool | int | float | Fraction | Scalar):
             kind = "a tensor" if isinstance(item, Value) else f"`{expr.span.text}`"
             hint = "between tensors, call the operators by name" if isinstance(item, Value) else ""
-            raise fail("E0326", f"{kind} is no {wanted}", expr.span, hint=hint)
+            raise fail("E0326", f"{kind} is no {wanted}", expr, hint=hint)
     return value
 
 
@@ -172,7 +164,7 @@ def _binary(expr: t.Binary, env: Env) -> Any:
         return lists.conjunction([left, right]) if expr.op == "and" else lists.disjunction([left, right])
     left, right = _number_or_list(expr.left, env), _number_or_list(expr.right, env)
     if expr.op in {"|", "&", "@"}:
-        raise fail("E0327", f"`{expr.op}` is for the sets of derivations", expr.span)
+        raise fail("E0327", f"`{expr.op}` is for the sets of derivations", expr)
     if expr.op == "/" and _of_integers(left, right, env):
         # cut towards zero: no factor may be taken out of it
         return apply("trunc", raw_apply("/", as_scalar(left), as_scalar(right)))
@@ -185,7 +177,7 @@ def _binary(expr: t.Binary, env: Env) -> Any:
 def _bounded(value: Any, expr: t.Expr) -> Any:
     """A value that is neither too long a list nor too large an expression."""
     if isinstance(value, Scalar) and value.weight > MAX_WEIGHT:
-        raise fail("E0327", "this expression has too many parts when it is written out", expr.span)
+        raise fail("E0327", "this expression has too many parts when it is written out", expr)
     if isinstance(value, tuple | list):
         _countable(len(value), expr)
     return value
@@ -193,7 +185,7 @@ def _bounded(value: Any, expr: t.Expr) -> Any:
 
 def _countable(count: int, expr: t.Node) -> None:
     if count > MAX_UNROLL:
-        raise fail("E0327", "this list has too many elements", expr.span)
+        raise fail("E0327", "this list has too many elements", expr)
 
 
 def _of_integers(left: Any, right: Any, env: Env) -> bool:
@@ -210,21 +202,21 @@ def _compare(expr: t.Compare, env: Env) -> Any:
     parts = []
     for k, op in enumerate(expr.ops):
         if op == "~=":
-            raise fail("E0327", "`~=` stands only in tests", expr.span)
+            raise fail("E0327", "`~=` stands only in tests", expr)
         if op == "in" and not isinstance(values[k + 1], tuple):
-            raise fail("E0326", "`in` looks in a list, and this is none", expr.operands[k + 1].span)
+            raise fail("E0326", "`in` looks in a list, and this is none", expr.operands[k + 1])
         if op not in {"==", "!=", "in"}:
             for at in (k, k + 1):
                 _plain_operand(values[at], expr.operands[at], "number")
         parts.append(lists.compare(op, values[k], values[k + 1]))
-    if len(parts) == 1:
-        return parts[0]
-    if any(isinstance(part, tuple) for part in parts):
-        total: Any = parts[0]
-        for part in parts[1:]:
-            total = tuple(lists.conjunction([x, y]) for x, y in lists.paired(total, part))
-        return total
-    return lists.conjunction(parts)
+    return functools.reduce(_both, parts)
+
+
+def _both(one: Any, other: Any) -> Any:
+    """Two conditions as one, elementwise where one is a list."""
+    if isinstance(one, tuple) or isinstance(other, tuple):
+        return tuple(map(lists.conjunction, lists.paired(one, other)))
+    return lists.conjunction((one, other))
 
 
 def _conditional(expr: t.Conditional, env: Env) -> Any:
@@ -249,16 +241,16 @@ def range_of(binder: t.Binder, env: Env) -> Any:
     name = binder.name
     source = binder.range if binder.range is not None else env.ranges.get(name)
     if source is None:
-        raise fail("E0316", f"nothing says what `{name}` ranges over", binder.span, hint=f"write `{name}: N`")
+        raise fail("E0316", f"nothing says what `{name}` ranges over", binder, hint=f"write `{name}: N`")
     value = evaluate(source, env)
     if binder.star and not isinstance(value, tuple):
-        raise fail("E0326", f"`*{name}` ranges over a list of sizes", binder.span)
+        raise fail("E0326", f"`*{name}` ranges over a list of sizes", binder)
     if not binder.star and isinstance(value, tuple):
         message = f"`{name}` ranges over one size, and this is a list"
-        raise fail("E0326", message, binder.span, hint=f"write `*{name}`")
+        raise fail("E0326", message, binder, hint=f"write `*{name}`")
     for size in value if binder.star else (value,):
         if isinstance(size, bool) or (isinstance(size, float | Fraction) and not float(size).is_integer()):
-            raise fail("E0326", f"`{source.span.text}` is no size", source.span)
+            raise fail("E0326", f"`{source.span.text}` is no size", source)
         _plain_operand(size, source, "size")
     return value
 
@@ -266,7 +258,7 @@ def range_of(binder: t.Binder, env: Env) -> Any:
 def bind_iterators(binder: t.Binder, env: Env, fresh: Callable[[Any], Any]) -> list[Any]:
     """Binds an iterator, or one for each size of a pack, that `fresh` makes of its size; returns the sizes."""
     found = range_of(binder, env)
-    sizes = list(found) if isinstance(found, tuple) else [found]
+    sizes = list(found) if binder.star else [found]
     iters = tuple(fresh(size) for size in sizes)
     env.bind(binder.name, iters if binder.star else iters[0])
     return sizes
@@ -286,23 +278,23 @@ def _reduction(expr: t.Reduction, env: Env) -> Any:
     for binder in expr.binders:
         extents += map(as_scalar, bind_iterators(binder, inner, fresh))
     where = None if expr.where is None else as_scalar(truth(operand(expr.where, inner)))
-    body = as_scalar(_number(operand(expr.body, inner), expr.body))
+    body = as_scalar(number(operand(expr.body, inner), expr.body))
     return lists.plain(reduce(expr.kind, tuple(iters), tuple(extents), body, where))
 
 
-def _number(value: Any, expr: t.Expr) -> Any:
+def number(value: Any, expr: t.Expr) -> Any:
+    """A value as one number of scalar arithmetic."""
     if isinstance(value, tuple):
-        raise fail("E0326", "a list where one value is expected", expr.span)
+        raise fail("E0326", "a list where one value is expected", expr)
     return _plain_operand(value, expr, "number")
 
 
 def _unrolled(expr: t.Reduction, env: Env) -> Any:
     values: list[Any] = []
     for inner in _points(expr.binders, env):
-        if expr.where is not None and decided(truth(evaluate(expr.where, inner)), env.rules.assuming) is not True:
-            continue
-        values.append(_plain_operand(evaluate(expr.body, inner), expr.body, _folded(expr.kind)))
-        _countable(len(values), expr)
+        if expr.where is None or decided(truth(evaluate(expr.where, inner)), env.rules.assuming) is True:
+            values.append(_plain_operand(evaluate(expr.body, inner), expr.body, _folded(expr.kind)))
+            _countable(len(values), expr)
     return lists.fold(expr.kind, tuple(values))
 
 
@@ -317,14 +309,11 @@ def _points(binders: tuple[t.Binder, ...], env: Env) -> Any:
         return
     first, *rest = binders
     size = range_of(first, env)
-    if isinstance(size, Scalar) or (isinstance(size, tuple) and any(isinstance(s, Scalar) for s in size)):
+    if any(isinstance(one, Scalar) for one in (size if first.star else (size,))):
         raise Undecided(f"`{first.name}` ranges over an unknown size", first.span)
-    if isinstance(size, tuple):
-        positions: Any = itertools.product(*(range(int(s)) for s in size))
-    else:
+    if not first.star:
         _countable(int(size), first)
-        positions = range(int(size))
-    for position in positions:
+    for position in itertools.product(*(range(int(one)) for one in size)) if first.star else range(int(size)):
         inner = env.child()
         inner.bind(first.name, position)
         yield from _points(tuple(rest), inner)
@@ -334,17 +323,19 @@ def _points(binders: tuple[t.Binder, ...], env: Env) -> Any:
 
 
 def _subscript(expr: t.Subscript, env: Env) -> Any:
+    from dslc.semantics.scopes import tensor_read
+
     base = evaluate(expr.base, env)
     if isinstance(base, Value):
-        name = expr.base.id if isinstance(expr.base, t.Name) else None
-        return _tensor_read(base, name, expr.subs, expr.other, env, expr)
+        name = expr.base.bare
+        return tensor_read(base, name, expr.subs, expr.other, env, expr)
     if isinstance(base, tuple) and not isinstance(base, Outputs):
         return _list_read(base, elements(expr.subs, env), expr)
     if isinstance(base, Scalar | int | float | Fraction):
         if elements(expr.subs, env):
             raise Mismatch("a number has no subscript", expr.span)
         return base  # a pointwise operator called on values: its parameter is one value
-    raise fail("E0326", "only a tensor or a list has subscripts", expr.span)
+    raise fail("E0326", "only a tensor or a list has subscripts", expr)
 
 
 def _list_read(values: tuple[Any, ...], index: tuple[Any, ...], expr: t.Expr) -> Any:
@@ -372,59 +363,6 @@ def _table_read(values: Any, index: tuple[Any, ...], expr: t.Expr) -> Any:
     return lists.plain(table(numbers(values), tuple(as_scalar(i) for i in index)))
 
 
-def _tensor_read(
-    value: Value, name: str | None, subs: tuple[t.Expr, ...], other: t.Expr | None, env: Env, expr: t.Expr
-) -> Any:
-    if env.builder is None:
-        hint = "a tensor has its places on the left, where there are none too: `let s[] = ...`"
-        raise fail("E0327", "an element is read outside an equation", expr.span, hint=hint)
-    index = index_of(subs, env.decls.get(name) if name is not None else None, env)
-    if len(index) != value.type.rank:
-        raise Mismatch(f"{len(index)} subscripts on a tensor of rank {value.type.rank}", expr.span)
-    outside = None if other is None else as_scalar(_number(operand(other, env), other))
-    return env.builder.read(value, tuple(as_scalar(i) for i in index), outside)
-
-
-def index_of(subs: tuple[t.Expr, ...], declared: tuple[t.Expr, ...] | None, env: Env) -> tuple[Any, ...]:
-    """Subscripts as one integer expression per dimension; tuples are ravelled with their radices."""
-    out: list[Any] = []
-    paired = declared if declared is not None and len(declared) == len(subs) else (None,) * len(subs)
-    for sub, place in zip(subs, paired, strict=True):
-        if isinstance(sub, t.Pack):
-            out.extend(spliced(sub, env))
-        elif isinstance(sub, t.TupleExpr):
-            out.append(lists.ravel(elements(sub.slots, env), _radices(sub, place, env)))
-        else:
-            value = operand(sub, env)
-            if isinstance(value, tuple):
-                raise fail("E0326", "a list where one index is expected", sub.span, hint="splice it with `*`")
-            out.append(value)
-    return tuple(out)
-
-
-def _radices(sub: t.TupleExpr, place: t.Expr | None, env: Env) -> tuple[Any, ...]:
-    if isinstance(place, t.TupleExpr):
-        return elements(place.slots, env)
-    radices: list[Any] = []
-    for slot in sub.slots:
-        value = evaluate(slot.value if isinstance(slot, t.Pack) else slot, env)
-        for one in value if isinstance(value, tuple) else (value,):
-            radices.append(_extent_of(one, slot, env))
-    return tuple(radices)
-
-
-def _extent_of(index: Any, slot: t.Expr, env: Env) -> Any:
-    """The range of an index inside a tuple that is read into an unmerged dimension: its own, or that of `h % P`."""
-    builder = env.builder
-    if builder is not None and isinstance(index, Scalar) and index in builder.extents:
-        return builder.extents[index]
-    if isinstance(slot, t.Binary) and slot.op == "%":
-        return evaluate(slot.right, env)
-    if isinstance(slot, t.Name) and slot.id in env.ranges:
-        return evaluate(env.ranges[slot.id], env)
-    raise fail("E0316", "nothing says what this index of a merged dimension ranges over", slot.span)
-
-
 # ---- scopes --------------------------------------------------------------------------------------------------
 
 
@@ -434,15 +372,15 @@ def _nested(expr: t.Nested, env: Env) -> Any:
         if _is_list(inner, env):
             values = _list_scope(inner, env)
             return values if expr.subs is None else _list_read(values, elements(expr.subs, env), expr)
-        from dslc.semantics.scopes import build_scope
+        from dslc.semantics.scopes import build_scope, tensor_read
 
         value = build_scope(inner.places, inner.body, inner.where, env, None)
         if expr.subs is None:
             return value
-        return _tensor_read(value, None, expr.subs, expr.other or expr.subs_other, env, expr)
+        return tensor_read(value, None, expr.subs, expr.other or expr.subs_other, env, expr)
     if expr.subs is None and expr.other is None:
         return evaluate(inner, env)
-    raise fail("E0327", "this scope has a meaning only in a derivation", expr.span)
+    raise fail("E0327", "this scope has a meaning only in a derivation", expr)
 
 
 def _is_list(scope: t.Traversal, env: Env) -> bool:
@@ -455,15 +393,15 @@ def _is_list(scope: t.Traversal, env: Env) -> bool:
 
 def reads_tensor(expr: t.Expr, env: Env) -> bool:
     """Return whether an element of a tensor occurs in an expression: read with a subscript, or a tensor of rank 0 by its name."""
-    for node in walk_expr(expr):
+    for node in t.walk(expr):
         match node:
-            case t.Subscript(t.Name(name)) if env.has(name) and isinstance(env.get(name), Value):
-                return True
-            case t.Subscript(t.Call(name)) if isinstance(env.module.lookup(name), OperatorDef):
-                return True
-            case t.Name(name) if env.has(name):
-                value = env.get(name)
-                if isinstance(value, Value) and value.known and value.type.rank == 0:
+            case t.Subscript(base):
+                value = env.found(base.bare or "")
+                if (value and isinstance(value[0], Value)) or isinstance(env.module.called(base), OperatorDef):
+                    return True
+            case t.Name(name):
+                value = env.found(name)
+                if value and isinstance(value[0], Value) and value[0].known and value[0].type.rank == 0:
                     return True
     return False
 
@@ -487,6 +425,8 @@ def _list_scope(scope: t.Traversal, env: Env) -> tuple[Any, ...]:
 
 
 def _call(expr: t.Call, env: Env) -> Any:
+    from dslc.semantics.apply import operator_call
+
     name = expr.function
     if env.has(name):
         target = env.get(name)
@@ -500,7 +440,7 @@ def _call(expr: t.Call, env: Env) -> Any:
             if expr.rest is not None:
                 # of an unknown operator each set of attributes makes another one
                 op = env.rules.operators.get(with_attributes(target.name, expr.rest), op)
-            return _operator_call(op, expr, env, given)
+            return operator_call(op, expr, env, given)
     found = env.module.lookup(name)
     if isinstance(found, UnknownFunction):
         return raw_apply(found.name, *(as_scalar(scalar(arg, env, expr.span)) for arg in elements(expr.args, env)))
@@ -522,7 +462,7 @@ def _call(expr: t.Call, env: Env) -> Any:
 
             return inline_operator(found, tuple(scalar(arg, env, expr.span) for arg in args), env, expr)
         if tensors or name not in FUNCTIONS_1 | INDEX_FUNCTIONS | REDUCTIONS:
-            return _operator_call(found, expr, env, args)
+            return operator_call(found, expr, env, args)
     return _scalar_call(expr, args, env)
 
 
@@ -530,13 +470,12 @@ def _scalar_call(expr: t.Call, raw: tuple[Any, ...], env: Env) -> Any:
     name = expr.function
     if expr.kwargs or expr.rest:
         keyword = expr.kwargs[0].name if expr.kwargs else expr.rest
-        raise fail("E0302", f"`{name}` has no attribute `{keyword}`", expr.span)
+        raise fail("E0302", f"`{name}` has no attribute `{keyword}`", expr)
     if name in INDEX_FUNCTIONS:
         return _index_call(expr, raw, env)
     args = tuple(scalar(arg, env, expr.span) for arg in raw)
     if name in REDUCTIONS:
-        written = expr.args if len(expr.args) == len(args) else (expr,) * len(args)
-        for arg, place in zip(args, written, strict=True):
+        for arg, place in zip(args, expr.args if len(expr.args) == len(args) else (expr,) * len(args), strict=True):
             _plain_operand(arg, place, _folded(name))
         if len(args) == 1 and isinstance(args[0], tuple):
             return lists.fold(name, args[0])
@@ -544,23 +483,23 @@ def _scalar_call(expr: t.Call, raw: tuple[Any, ...], env: Env) -> Any:
             return functools.reduce(functools.partial(lists.arithmetic, name), args)
         if len(args) == 1 and name in {"all", "any"}:
             return args[0]
-        raise fail("E0301", f"`{name}` takes a list, or for min and max several values", expr.span)
+        raise fail("E0301", f"`{name}` takes a list, or for min and max several values", expr)
     if name in FUNCTIONS_1:
         if len(args) != 1:
-            raise fail("E0301", f"`{name}` takes one argument, not {len(args)}", expr.span)
+            raise fail("E0301", f"`{name}` takes one argument, not {len(args)}", expr)
         return lists.scalar_function(name, _plain_operand(args[0], expr.args[0], "number"))
     if name == CONVERT:
         if len(args) != 2 or not isinstance(args[1], DType):
-            raise fail("E0301", "`convert` takes a value and an element type", expr.span)
-        return apply(f"convert:{args[1]}", as_scalar(_number(args[0], expr.args[0])))
-    raise fail("E0201", f"nothing is named `{name}` here", expr.span)
+            raise fail("E0301", "`convert` takes a value and an element type", expr)
+        return apply(f"convert:{args[1]}", as_scalar(number(args[0], expr.args[0])))
+    raise fail("E0201", f"nothing is named `{name}` here", expr)
 
 
 def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
     name = expr.function
     if any(isinstance(arg, str) for arg in args):
         # Python would take text for a list of its characters
-        raise fail("E0301", f"`{name}` does not take text", expr.span)
+        raise fail("E0301", f"`{name}` does not take text", expr)
     if name == "range" and len(args) == 1 and isinstance(args[0], int):
         _countable(args[0], expr)
     try:
@@ -572,12 +511,12 @@ def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
     except Mismatch as problem:
         raise problem.again(expr.span) from None
     except (TypeError, IndexError, AttributeError, ValueError, OverflowError):
-        raise fail("E0301", f"`{name}` does not take these arguments", expr.span) from None
+        raise fail("E0301", f"`{name}` does not take these arguments", expr) from None
 
 
 def _only(expr: t.Call) -> t.Expr:
     if len(expr.args) != 1:
-        raise fail("E0301", f"`{expr.function}` takes one argument", expr.span)
+        raise fail("E0301", f"`{expr.function}` takes one argument", expr)
     return expr.args[0]
 
 
@@ -593,7 +532,7 @@ def _shape_question(expr: t.Call, env: Env) -> Any:
         return len(value)
     if isinstance(value, int | Fraction | float | Scalar) and not isinstance(value, bool):
         return 0 if rank else ()
-    raise fail("E0301", f"`{expr.function}` takes a tensor or a pack", expr.span)
+    raise fail("E0301", f"`{expr.function}` takes a tensor or a pack", expr)
 
 
 def _predicate(expr: t.Call, env: Env) -> Any:
@@ -602,18 +541,18 @@ def _predicate(expr: t.Call, env: Env) -> Any:
         return value.constant if isinstance(value, Value) else True
     if expr.function in {"pointwise", "linear"}:
         if not isinstance(value, OperatorRef):
-            raise fail("E0301", f"`{expr.function}` takes a term", expr.span)
+            raise fail("E0301", f"`{expr.function}` takes a term", expr)
         # what an operator is linear in depends on its attributes: that is asked where it is used
         return expr.function == "linear" or is_pointwise(env.rules.operators[value.name], env.rules)
     dtype = value.type.dtype if isinstance(value, Value) else value
     if not isinstance(dtype, DType):
-        raise fail("E0301", f"`{expr.function}` takes a tensor or an element type", expr.span)
+        raise fail("E0301", f"`{expr.function}` takes a tensor or an element type", expr)
     return {"dtype": dtype, "floating": dtype.is_float}.get(expr.function, dtype.is_integer)
 
 
 def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
     if len(expr.args) != len(function.params) or expr.kwargs or expr.rest:
-        raise fail("E0301", f"`{function.name}` takes {len(function.params)} arguments", expr.span)
+        raise fail("E0301", f"`{function.name}` takes {len(function.params)} arguments", expr)
     inner = outer.child()
     inner.builder, inner.depth, inner.ranges, inner.decls = env.builder, env.depth, env.ranges, env.decls
     for param, arg in zip(function.params, expr.args, strict=True):
@@ -621,87 +560,8 @@ def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
     inner.calls = env.calls + 1
     if inner.calls > MAX_EXPANSIONS:
         hint = "`let` functions are never recursive"
-        raise fail("E0317", f"`{function.name}` is expanded without end", expr.span, hint=hint)
+        raise fail("E0317", f"`{function.name}` is expanded without end", expr, hint=hint)
     return _bounded(evaluate(function.body, inner), expr)
-
-
-def _operator_call(op: OperatorDef, expr: t.Call, env: Env, given: tuple[Any, ...]) -> Any:
-    from dslc.semantics.apply import apply as apply_operator
-
-    tensors: list[Any] = []
-    for position, arg in enumerate(given):
-        if isinstance(arg, Outputs):
-            raise fail("E0325", "this call has several results; take one with `.NAME`", expr.span)
-        if isinstance(arg, Scalar) and env.rules.assuming is not None:
-            dtype = _number_type(op, position, given, env.rules.assuming.dtype_of(arg))
-            tensors.append(scope_value(Scope((), arg, dtype), ()))
-        elif isinstance(arg, tuple):
-            tensors.append(_matrix(arg, expr))
-        elif isinstance(arg, Scalar):
-            raise Undecided("an unknown size where a tensor is expected", expr.span)
-        elif arg is None or isinstance(arg, Value | bool | int | float | Fraction):
-            tensors.append(arg)
-        else:
-            raise fail("E0326", "this is no tensor", expr.span)
-    declared = {attr.name for attr in op.attrs}
-    attrs: dict[str, Any] = {}
-    if expr.rest is not None:
-        rest = env.get(expr.rest, expr.span)
-        if not isinstance(rest, AttrSet):
-            raise fail("E0326", f"`{expr.rest}` is no set of attributes", expr.span)
-        attrs.update({name: value for name, value in rest.values.items() if name in declared})
-    for keyword in expr.kwargs:
-        if keyword.name not in declared:
-            raise fail("E0302", f"`{op.short}` has no attribute `{keyword.name}`", keyword.span)
-        attrs[keyword.name] = _attribute(evaluate(keyword.value, env))
-    try:
-        values = apply_operator(env.rules, op, tensors, attrs)
-    except Mismatch as problem:
-        raise problem.again(expr.span, within=op.short, hint=f"it is declared as `{op.signature}`") from None
-    if len(values) == 1:
-        return values[0]
-    names = tuple(output.name for output in op.syntax.outputs)
-    return Outputs(values, names if len(names) == len(values) else tuple(f"_{k}" for k in range(len(values))))
-
-
-def _attribute(value: Any) -> Any:
-    if not isinstance(value, Value):
-        return value
-    number = number_of(value)
-    if number is None or value.type.rank:
-        raise Mismatch("a tensor where an attribute is expected")
-    return number
-
-
-def _number_type(op: OperatorDef, position: int, given: Sequence[Any], dtype: DType) -> DType:
-    """The element type of an unknown number as an operand: as for a known one, that of the operand declared to have the same."""
-    params = op.syntax.params
-    names = [param.type.name if param.type is not None else "" for param in params]
-    own = names[min(position, len(params) - 1)]
-    if own in DTYPES:
-        return DTYPES[own] if DTYPES[own].is_float else dtype
-    others = (arg.type.dtype for name, arg in zip(names, given, strict=False) if name == own and isinstance(arg, Value))
-    other = next(others, dtype)
-    return other if other.is_float or dtype is other else dtype
-
-
-def _matrix(values: tuple[Any, ...], expr: t.Call) -> Value:
-    """A nested list of numbers as a constant tensor: int64 where all are integers, else f32."""
-
-    def flat(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return [flat(x) for x in value]
-        if isinstance(value, Scalar):
-            raise Undecided("an unknown size where a tensor is expected", expr.span)
-        return value if isinstance(value, bool | int) else float(value)
-
-    try:
-        array = np.array(flat(values))
-    except ValueError:
-        raise fail("E0326", "the rows of this matrix differ in length", expr.span) from None
-    if array.dtype.kind == "f":
-        array = array.astype(np.float32)
-    return array_value(array)
 
 
 def _field(expr: t.Field, env: Env) -> Any:
@@ -709,10 +569,10 @@ def _field(expr: t.Field, env: Env) -> Any:
     if isinstance(value, Outputs):
         if expr.name in value.names:
             return value[value.names.index(expr.name)]
-        raise fail("E0324", f"no output is named `{expr.name}`", expr.span, hint="outputs: " + ", ".join(value.names))
+        raise fail("E0324", f"no output is named `{expr.name}`", expr, hint="outputs: " + ", ".join(value.names))
     if isinstance(value, Value) and isinstance(expr.call, t.Call):
         return value
-    raise fail("E0324", "this call has no named outputs", expr.span)
+    raise fail("E0324", "this call has no named outputs", expr)
 
 
 _MEANINGS: Mapping[type[t.Expr], Callable[[Any, Env], Any]] = {

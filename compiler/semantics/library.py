@@ -6,11 +6,10 @@ stem. Imports stay inside the library's folder or name an installed library (ent
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, error, instead
+from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, closest, did_you_mean, error, instead, suggested
 from dslc.semantics.assuming import Assuming
 from dslc.semantics.definitions import (
     NO_TRAITS,
@@ -67,13 +66,15 @@ class Rules:
 
     def __repr__(self) -> str:
         libraries = ", ".join(dict.fromkeys(module.library for module in self.modules))
-        counts = {
-            "operators": self.operators,
-            "substitutions": self.substitutions,
-            "laws": self.laws,
-            "derivations": self.derivations,
-        }
-        return f"<Rules of {libraries}: {', '.join(f'{len(found)} {kind}' for kind, found in counts.items() if found)}>"
+        counts = [f"{len(found)} {kind}" for kind, found in self._kinds[:4] if found]
+        return f"<Rules of {libraries}: {', '.join(counts)}>"
+
+    @property
+    def _kinds(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        return (
+            ("operators", self.operators), ("substitutions", self.substitutions), ("laws", self.laws),
+            ("derivations", self.derivations), ("lowerings", self.lowerings), ("rule sets", self.rulesets),
+        )  # fmt: skip
 
     @functools.cached_property
     def digest(self) -> str:
@@ -86,12 +87,8 @@ class Rules:
     def _repr_html_(self) -> str:
         from dslc.reporting.pages import fragment_of_table
 
-        kinds = (
-            ("operators", self.operators), ("substitutions", self.substitutions), ("laws", self.laws),
-            ("derivations", self.derivations), ("lowerings", self.lowerings), ("rule sets", self.rulesets),
-        )  # fmt: skip
         libraries = sorted({module.library for module in self.modules})
-        rows = [(name, len(found), ", ".join(sorted(found))) for name, found in kinds if found]
+        rows = [(name, len(found), ", ".join(sorted(found))) for name, found in self._kinds if found]
         return fragment_of_table(f"Rules of {', '.join(libraries)}", ("kind", "how many", "names"), rows)
 
     def traits_of(self, operator: str) -> Traits:
@@ -112,7 +109,9 @@ class Rules:
             options = ", ".join(op.name for op in found)
             raise error("E0201", f"`{name}` is defined by several libraries", hint=f"say one of {options}")
         raise error(
-            "E0201", f"no operator is named `{name}`", hint=_nearest(name, [o.short for o in self.operators.values()])
+            "E0201",
+            f"no operator is named `{name}`",
+            hint=did_you_mean(name, [o.short for o in self.operators.values()]),
         )
 
 
@@ -120,18 +119,6 @@ def rules_cache(rules: Rules, name: str) -> dict[Any, Any]:
     """A cache that lives as long as the rules do."""
     caches: dict[str, dict[Any, Any]] = rules.__dict__.setdefault("_caches", {})
     return caches.setdefault(name, {})
-
-
-def _nearest(name: str, options: Iterable[str]) -> str:
-    return _did_you_mean(_meant(name, options))
-
-
-def _did_you_mean(close: str | None) -> str:
-    return f"did you mean `{close}`?" if close else ""
-
-
-def _meant(name: str, options: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, list(options), n=1)), None)
 
 
 class Files:
@@ -237,16 +224,21 @@ class _Loader:
             if not self.has(path):
                 raise error("E0203", f"no file `{path.name}` beside {importer.name}", item.span)
             return [self.module(path, item.span)]
-        folder, rest = find_library(item.module)
+        otherwise = "`pip install` it, or import a sibling file with a leading dot"
+        return self.installed(item.module, "", otherwise, item.span)
+
+    def installed(self, name: str, also: str, otherwise: str, span: Span | None = None) -> list[Module]:
+        """The modules of a library, or of one file of it, by a dotted name."""
+        folder, rest = find_library(name)
         if folder is None:
-            hint = _nearest(item.module, libraries()) or "`pip install` it, or import a sibling file with a leading dot"
-            raise error("E0203", f"no library `{item.module}` is installed", item.span, hint=hint)
+            hint = did_you_mean(name, libraries(), otherwise)
+            raise error("E0203", f"no library `{name}` is installed{also}", span, hint=hint)
         if not rest:
-            return self.library(folder, item.span)
+            return self.library(folder, span)
         path = folder / (rest.replace(".", "/") + ".rules")
-        if not path.is_file():
-            raise error("E0203", f"library `{item.module}` has no file `{path.name}`", item.span)
-        return [self.part(folder, path, item.span)]
+        if span is not None and not path.is_file():
+            raise error("E0203", f"library `{name}` has no file `{path.name}`", span)
+        return [self.part(folder, path, span)]
 
 
 @functools.lru_cache(TREES)
@@ -333,8 +325,8 @@ class _Binder:
             if found is None:
                 # a rule or test is imported for its effect, not as a name
                 if not any(getattr(each, "name", None) == name for s in sources for each in s.file.items):
-                    close = _meant(name, [n for s in sources for n in s.names])
-                    hint, fix = _did_you_mean(close), instead(place, name, close)
+                    close = closest(name, [n for s in sources for n in s.names])
+                    hint, fix = suggested(close), instead(place, name, close)
                     self._find("E0202", f"`{item.module}` has no `{name}`", place, hint, fix)
                 continue
             if name.startswith("_"):
@@ -455,38 +447,32 @@ def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, f
         findings.append(Diagnostic("E0201", f"no operator is named `{line.name}` here", line.span))
         return
     values: dict[str, Any] = {**vars(traits.get(target.name, NO_TRAITS))}
+    count = len(target.syntax.params)
+
+    def wrong(code: str, message: str, hint: str = "") -> None:
+        findings.append(Diagnostic(code, message, trait.span, hint=hint))
+
     for trait in line.traits:
-        value, count = trait.value, len(target.syntax.params)
-        if trait.name not in TRAITS:
-            message = f"`{trait.name}` is no trait of an operator"
-            findings.append(Diagnostic("E0209", message, trait.span, hint=_nearest(trait.name, TRAITS)))
-            continue
-        if (trait.name in OF_TWO and count != 2) or (trait.name in OF_ONE and count != 1):
-            wanted = "two operands" if trait.name in OF_TWO else "one operand"
-            message = f"`{trait.name}` is a trait of operators with {wanted}, and `{target.short}` has {count}"
-            findings.append(Diagnostic("E0209", message, trait.span))
-            continue
-        if isinstance(value, t.Name):
-            other = module.lookup(value.id)
-            if not isinstance(other, OperatorDef):
-                findings.append(Diagnostic("E0201", f"no operator is named `{value.id}` here", trait.span))
-                continue
-            values["named"] = {**values["named"], trait.name: other.name}
-            if trait.name == "inverse":
+        name, value = trait.name, trait.value
+        other = module.lookup(value.id) if isinstance(value, t.Name) else None
+        if name not in TRAITS:
+            wrong("E0209", f"`{name}` is no trait of an operator", did_you_mean(name, TRAITS))
+        elif (name in OF_TWO and count != 2) or (name in OF_ONE and count != 1):
+            wanted = "two operands" if name in OF_TWO else "one operand"
+            wrong("E0209", f"`{name}` is a trait of operators with {wanted}, and `{target.short}` has {count}")
+        elif isinstance(other, OperatorDef):
+            values["named"] = {**values["named"], name: other.name}
+            if name == "inverse":
                 values["inverse"] = other.name
-        elif trait.name in {"identity", "absorbing", "zero"}:
-            number = (
-                value.value
-                if isinstance(value, t.Int)
-                else Fraction(value.text)
-                if isinstance(value, t.Float)
-                else None
-            )
-            values["absorbing" if trait.name == "zero" else trait.name] = number
-        elif trait.name in {"associative", "commutative", "idempotent", "involution"} and value is None:
-            values[trait.name] = True
+        elif isinstance(value, t.Name):
+            wrong("E0201", f"no operator is named `{value.id}` here")
+        elif name in {"identity", "absorbing", "zero"}:
+            number = Fraction(value.text) if isinstance(value, t.Float) else getattr(value, "value", None)
+            values["absorbing" if name == "zero" else name] = number if isinstance(value, t.Int | t.Float) else None
+        elif name in {"associative", "commutative", "idempotent", "involution"} and value is None:
+            values[name] = True
         else:
-            findings.append(Diagnostic("E0209", f"`{trait.name}` is no trait of an operator", trait.span))
+            wrong("E0209", f"`{name}` is no trait of an operator")
     traits[target.name] = Traits(**values)
 
 
@@ -513,22 +499,14 @@ def load_many(names: Iterable[str | Path], whole: Iterable[Path] = (), files: Fi
     loader.whole.update((folder.resolve(), None) for folder in whole)
     for name in names:
         path = Path(name)
-        if path.suffix == ".rules" or path.is_dir():
-            if path.is_dir():
-                loader.library(path)
-            elif loader.has(path):
-                loader.module(path)
-            else:
-                raise error("E0203", f"no file {path}")
-            continue
-        folder, rest = find_library(str(name))
-        if folder is None:
-            hint = _nearest(str(name), libraries()) or "a file ends in .rules"
-            raise error("E0203", f"no library `{name}` is installed, and no such file", hint=hint)
-        if rest:
-            loader.part(folder, folder / (rest.replace(".", "/") + ".rules"))
+        if path.is_dir():
+            loader.library(path)
+        elif path.suffix != ".rules":
+            loader.installed(str(name), ", and no such file", "a file ends in .rules")
+        elif loader.has(path):
+            loader.module(path)
         else:
-            loader.library(folder)
+            raise error("E0203", f"no file {path}")
     return replace(join(loader.modules.values()), folders=tuple(loader.whole))
 
 

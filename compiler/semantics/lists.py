@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dslc.ir.fold import FOLD1, FOLD2, bounded, exact_divide
+from dslc.ir.fold import FOLD1, FOLD2, bounded
 from dslc.ir.scalar import Iter, Num, Scalar, apply, as_scalar
 from dslc.semantics.assuming import Assuming, joint
 from dslc.semantics.env import Mismatch, ScopeBuilder
@@ -24,6 +25,13 @@ def plain(value: Any) -> Any:
     return value.value if isinstance(value, Num) else value
 
 
+def _times(a: Any, b: Any) -> Any:
+    return float(a) * float(b) if isinstance(a, float) or isinstance(b, float) else bounded(a * b)
+
+
+_NUMBERS: Mapping[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": _times, **FOLD2}
+
+
 def arithmetic(op: str, a: Any, b: Any) -> Any:
     """`a op b` on numbers, scalar expressions and lists of them."""
     if isinstance(a, tuple) or isinstance(b, tuple):
@@ -31,15 +39,7 @@ def arithmetic(op: str, a: Any, b: Any) -> Any:
     if isinstance(a, Scalar) or isinstance(b, Scalar):
         return plain(apply(op, as_scalar(a), as_scalar(b)))
     try:
-        if op == "+":
-            return a + b
-        if op == "-":
-            return a - b
-        if op == "*":
-            return float(a) * float(b) if isinstance(a, float) or isinstance(b, float) else bounded(a * b)
-        if op == "/":
-            return exact_divide(a, b)
-        return FOLD2[op](a, b)
+        return _NUMBERS[op](a, b)
     except ZeroDivisionError:
         raise Mismatch(f"division by zero in {a} {op} {b}") from None
     except OverflowError:
@@ -193,14 +193,13 @@ def _joint(sizes: tuple[Any, ...], assuming: Assuming | None) -> Any:
     for size in sizes:
         if size is found or size == 1:
             continue
-        if found != 1 and assuming is not None and (isinstance(found, Scalar) or isinstance(size, Scalar)):
-            found = plain(joint(found, size, assuming))
-            continue
-        if found == 1 or (isinstance(found, Scalar) and isinstance(size, int)):
+        if found == 1:
             found = size
-        elif isinstance(found, int) and isinstance(size, Scalar):
-            continue
-        elif same(found, size) is not True:
+        elif assuming is not None and (isinstance(found, Scalar) or isinstance(size, Scalar)):
+            found = plain(joint(found, size, assuming))
+        elif isinstance(found, Scalar) and isinstance(size, int):
+            found = size
+        elif not (isinstance(found, int) and isinstance(size, Scalar)) and same(found, size) is not True:
             raise Mismatch(f"sizes {found} and {size} do not broadcast")
     return found
 
@@ -231,13 +230,10 @@ def ravel(index: List, shape: List) -> Any:
 def unravel(position: Any, shape: List) -> List:
     """The parts of a position in a merged dimension, the inverse of `ravel`."""
     out: list[Any] = []
-    for k in range(len(shape) - 1, -1, -1):
-        if k == 0:
-            out.append(position)
-        else:
-            out.append(arithmetic("%", position, shape[k]) if shape[k] != 1 else 0)
-            position = arithmetic("//", position, shape[k])
-    return tuple(reversed(out))
+    for size in reversed(shape[1:]):
+        out.append(arithmetic("%", position, size) if size != 1 else 0)
+        position = arithmetic("//", position, size)
+    return (position, *reversed(out)) if shape else ()
 
 
 def merge(rest: Any, chosen: Any, axes: Any) -> List:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import NUMERICS
 
@@ -11,12 +12,12 @@ NONFINITE = "nonfinite"
 
 def entries(syntax: t.Node) -> tuple[t.Entry, ...]:
     """The `numerics` entries of a rule."""
-    return tuple(node for node in t.walk(syntax) if isinstance(node, t.Entry) and node.name == "numerics")
+    return tuple(entry for entry in nodes(t.Entry, syntax) if entry.name == "numerics")
 
 
 def errors(syntax: t.Node) -> tuple[t.Entry, ...]:
     """The `error` entries of a rule."""
-    said = (entry for node in t.walk(syntax) if isinstance(node, t.Verify) for entry in node.entries)
+    said = (entry for verify in nodes(t.Verify, syntax) for entry in verify.entries)
     return tuple(entry for entry in said if entry.name == "error")
 
 
@@ -36,11 +37,8 @@ def error_of(syntax: t.Node) -> float | None:
 def words(entry: t.Entry) -> tuple[str, ...]:
     """The words of one entry, as they are written; empty where it holds something else."""
     parts = entry.value.elements if isinstance(entry.value, t.ListExpr) else (entry.value,)
-    return (
-        tuple(part.id for part in parts if isinstance(part, t.Name))
-        if all(isinstance(p, t.Name) for p in parts)
-        else ()
-    )
+    names = tuple(part.id for part in parts if isinstance(part, t.Name))
+    return names if len(names) == len(parts) else ()
 
 
 def numerics_of(syntax: t.Node) -> tuple[str, ...]:

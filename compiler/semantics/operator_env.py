@@ -124,7 +124,7 @@ def _own_read(target: t.Defined, value: t.Expr) -> Span:
     """Find a read of a value's own target, also by way of others."""
     for node in t.walk(value):
         base = node.base if isinstance(node, t.Subscript) else node
-        if isinstance(base, t.Name) and base.id == target.name:
+        if base.bare == target.name:
             return node.span
     return target.span
 
@@ -156,7 +156,7 @@ def _bind_many(names: tuple[str, ...], value: t.Expr, env: Env) -> None:
         found = evaluate(value, env)
         if not isinstance(found, tuple) or len(found) != len(names):
             count = len(found) if isinstance(found, tuple) else 1
-            raise fail("E0325", f"{len(names)} names for {count} results", value.span)
+            raise fail("E0325", f"{len(names)} names for {count} results", value)
         return found
 
     shared = functools.cache(compute)
@@ -193,7 +193,7 @@ def _default(param: t.Param, env: Env) -> Thunk:
         if isinstance(number, Value):
             return number
         if not isinstance(number, bool | int | float | Fraction):
-            raise fail("E0326", f"the default of `{param.name}` is no number", param.span)
+            raise fail("E0326", f"the default of `{param.name}` is no number", param)
         type = shape_of(param.type, env) if param.type is not None else TensorType(DType.F32, ())
         return fill(clamped(number, type.dtype), type)
 
@@ -276,7 +276,7 @@ def entries(type: t.TypeExpr, env: Env) -> int:
     assert type.dims is not None
     count = int(plain(evaluate(type.dims[0], env)))
     if count > MOST_ENTRIES:
-        raise fail("E0327", f"an attribute of more than {MOST_ENTRIES} numbers", type.span)
+        raise fail("E0327", f"an attribute of more than {MOST_ENTRIES} numbers", type)
     return count
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from dslc.ir.dtype import DType
 from dslc.ir.element import scalar_dtype
 from dslc.ir.graph import Scope, Value, scope_value
-from dslc.ir.scalar import as_scalar, traversal
+from dslc.ir.scalar import Scalar, as_scalar, traversal
 from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.env import Closure, Env, ScopeBuilder, Thunk, fail
-from dslc.semantics.evaluate import MAX_EXPANSIONS, bind_iterators, evaluate, operand
+from dslc.semantics.env import Closure, Env, Mismatch, ScopeBuilder, Thunk, fail
+from dslc.semantics.evaluate import MAX_EXPANSIONS, bind_iterators, elements, evaluate, number, operand, spliced
+from dslc.semantics.lists import ravel
 from dslc.semantics.types import dim
 from dslc.semantics.walk import binders_of, dims_of, nodes, pack_name
 from dslc.syntax import tree as t
@@ -105,7 +106,7 @@ def build_scope(
         Unbound, Mismatch, EvalError
     """
     if where is not None:
-        raise fail("E0327", "`where` on a traversal has a meaning only in a derivation", where.span)
+        raise fail("E0327", "`where` on a traversal has a meaning only in a derivation", where)
     inner = env.child()
     inner.builder = builder = ScopeBuilder()
     inner.depth = 0
@@ -124,9 +125,9 @@ def build_scope(
         groups.extend([sum(counts)] if isinstance(place, t.TuplePlace) else [1] * counts[0])
     value = operand(body, inner)
     if isinstance(value, tuple):
-        raise fail("E0326", "a list where one value is expected", body.span)
+        raise fail("E0326", "a list where one value is expected", body)
     if isinstance(value, str | DType):
-        raise fail("E0326", "this is no number", body.span)
+        raise fail("E0326", "this is no number", body)
     expression = as_scalar(value)
     operands = tuple(builder.operands)
     if dtype is None:
@@ -134,6 +135,62 @@ def build_scope(
     merged = None if all(count == 1 for count in groups) else tuple(groups)
     scope = Scope(tuple(dim(extent) for extent in extents), expression, dtype, merged)
     return scope_value(scope, operands)
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------
+
+
+def tensor_read(
+    value: Value, name: str | None, subs: tuple[t.Expr, ...], other: t.Expr | None, env: Env, expr: t.Expr
+) -> Any:
+    """An element of a tensor in the body of a scope; `name` is what the tensor is declared by."""
+    if env.builder is None:
+        hint = "a tensor has its places on the left, where there are none too: `let s[] = ...`"
+        raise fail("E0327", "an element is read outside an equation", expr, hint=hint)
+    index = _index_of(subs, env.decls.get(name or ""), env)
+    if len(index) != value.type.rank:
+        raise Mismatch(f"{len(index)} subscripts on a tensor of rank {value.type.rank}", expr.span)
+    outside = None if other is None else as_scalar(number(operand(other, env), other))
+    return env.builder.read(value, tuple(as_scalar(i) for i in index), outside)
+
+
+def _index_of(subs: tuple[t.Expr, ...], declared: tuple[t.Expr, ...] | None, env: Env) -> tuple[Any, ...]:
+    """Subscripts as one integer expression per dimension; tuples are ravelled with their radices."""
+    out: list[Any] = []
+    paired = declared if declared is not None and len(declared) == len(subs) else (None,) * len(subs)
+    for sub, place in zip(subs, paired, strict=True):
+        if isinstance(sub, t.Pack):
+            out.extend(spliced(sub, env))
+        elif isinstance(sub, t.TupleExpr):
+            out.append(ravel(elements(sub.slots, env), _radices(sub, place, env)))
+        else:
+            value = operand(sub, env)
+            if isinstance(value, tuple):
+                raise fail("E0326", "a list where one index is expected", sub, hint="splice it with `*`")
+            out.append(value)
+    return tuple(out)
+
+
+def _radices(sub: t.TupleExpr, place: t.Expr | None, env: Env) -> tuple[Any, ...]:
+    if isinstance(place, t.TupleExpr):
+        return elements(place.slots, env)
+    radices: list[Any] = []
+    for slot in sub.slots:
+        value = evaluate(slot.value if isinstance(slot, t.Pack) else slot, env)
+        radices += [_extent_of(one, slot, env) for one in (value if isinstance(value, tuple) else (value,))]
+    return tuple(radices)
+
+
+def _extent_of(index: Any, slot: t.Expr, env: Env) -> Any:
+    """The range of an index inside a tuple that is read into an unmerged dimension: its own, or that of `h % P`."""
+    builder = env.builder
+    if builder is not None and isinstance(index, Scalar) and index in builder.extents:
+        return builder.extents[index]
+    if isinstance(slot, t.Binary) and slot.op == "%":
+        return evaluate(slot.right, env)
+    if isinstance(slot, t.Name) and slot.id in env.ranges:
+        return evaluate(env.ranges[slot.id], env)
+    raise fail("E0316", "nothing says what this index of a merged dimension ranges over", slot)
 
 
 # ---- operators called on values --------------------------------------------------------------------------------
@@ -145,7 +202,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
     Raises:
         EvalError: E0326 where the operator is not pointwise.
     """
-    problem = fail("E0326", f"`{op.short}` is not pointwise, so it can't be called on values", expr.span)
+    problem = fail("E0326", f"`{op.short}` is not pointwise, so it can't be called on values", expr)
     params = op.syntax.params
     outputs = op.syntax.outputs
     if len(args) > len(params) or len(outputs) != 1:
@@ -153,7 +210,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
     inner = Env(op.module, env.rules)
     inner.builder, inner.depth, inner.calls = env.builder, env.depth, env.calls + 1
     if inner.calls > MAX_EXPANSIONS:
-        raise fail("E0317", f"`{op.short}` is expanded without end", expr.span)
+        raise fail("E0317", f"`{op.short}` is expanded without end", expr)
     for k, param in enumerate(params):
         if k < len(args):
             inner.bind(param.name, args[k])

@@ -65,7 +65,7 @@ def _of_elements(node: Any, elsewhere: set[str], tensors: set[str], index: str, 
         return True
     if isinstance(node, t.Reduction | t.Nested | t.Traversal):
         return False
-    if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in tensors:
+    if isinstance(node, t.Subscript) and node.base.bare in tensors:
         # outside of its tensor a read's `other=` would show where the element is
         return node.other is None and _same_place(node.subs, index)
     if isinstance(node, t.Name):
@@ -90,7 +90,7 @@ def _keeps_shape(op: OperatorDef) -> bool:
         return False
     shape = type.dims[0].value
     parts = shape.args if isinstance(shape, t.Call) and shape.function == "broadcast" else (shape,)
-    return all(isinstance(part, t.Name) and part.id in packs for part in parts)
+    return all(part.bare in packs for part in parts)
 
 
 def _same_place(subs: tuple[t.Expr, ...], index: str) -> bool:
@@ -101,4 +101,4 @@ def _same_place(subs: tuple[t.Expr, ...], index: str) -> bool:
     value = subs[0].value
     if isinstance(value, t.Call) and value.function == "fit":
         value = value.args[0]
-    return isinstance(value, t.Name) and value.id == index
+    return value.bare == index

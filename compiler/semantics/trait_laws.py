@@ -46,7 +46,7 @@ class _Writer:
         self.plain = all(p.type is not None and p.type.dims is not None for p in self.params) and not known & attrs
         kept = known | attrs | CONSTANTS | {p.type.name for p in self.params if p.type is not None}
         conditions = conditions_in(op.syntax.statements)
-        self.guards = tuple(c for c in conditions if self.plain and self._names(c) <= kept)
+        self.guards = tuple(c for c in conditions if self.plain and names_in(c) <= kept)
 
     def law(self) -> t.Property | None:
         """None where the trait is no equation, or makes no sense for as many operands."""
@@ -83,9 +83,7 @@ class _Writer:
         own = {attr.name for attr in self.op.attrs}
         shared = tuple(self._keyword(attr.name) for attr in other.attrs if attr.name in own)
         x = self._param(0)
-        parts = tuple(
-            t.Param(False, output.name, output.type, None, span=self.span) for output in self.op.syntax.outputs
-        )
+        parts = tuple(self._typed(output.name, output.type) for output in self.op.syntax.outputs)
         apart = [t.Field(self._call(self._name(x)), part.name, span=self.span) for part in parts]
         joined = t.Call(self.trait.value.id, tuple(self._name(part) for part in parts), shared, None, span=self.span)
         # what the guards say of an attribute stands in its place: a logic without guards may take the law at its word
@@ -100,10 +98,13 @@ class _Writer:
     def _param(self, place: int) -> t.Param:
         param = self.params[place]
         if self.plain:
-            return t.Param(False, param.name, param.type, None, span=self.span)
+            return self._typed(param.name, param.type)
         dims = (t.Pack(t.Name(f"shape_of_{param.name}", span=self.span), span=self.span),)
         name = param.type.name if param.type is not None else "T"
-        return t.Param(False, param.name, t.TypeExpr(name, dims, span=self.span), None, span=self.span)
+        return self._typed(param.name, t.TypeExpr(name, dims, span=self.span))
+
+    def _typed(self, name: str, type: t.TypeExpr | None) -> t.Param:
+        return t.Param(False, name, type, None, span=self.span)
 
     def _third(self, second: t.Param) -> tuple[t.Param, t.Expr]:
         """Another operand as the second one, with names of its own for those sizes that the first one does not have."""
@@ -112,7 +113,7 @@ class _Writer:
         new: Mapping[str, t.Expr] = {name: t.Name(f"{name}_2", span=self.span) for name in own}
         name = f"{second.name}_2"
         param = replace(second, name=name, type=substituted(second.type, new))
-        return param, t.Name(name, span=self.span)
+        return param, self._name(param)
 
     def _name(self, param: t.Param) -> t.Expr:
         return t.Name(param.name, span=self.span)
@@ -130,9 +131,6 @@ class _Writer:
 
     def _call(self, *args: t.Expr) -> t.Call:
         return t.Call(self.name, args, tuple(self._keyword(attr.name) for attr in self.op.attrs), None, span=self.span)
-
-    def _names(self, condition: t.Expr) -> set[str]:
-        return names_in(condition)
 
     def _property(self, params: tuple[t.Param, ...], *equations: tuple[t.Expr, t.Expr]) -> t.Property:
         laws = tuple(t.Compare(sides, ("==",), span=self.span) for sides in equations)

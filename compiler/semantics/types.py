@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from dslc.ir.dtype import DTYPES, Dim, DType, TensorType
@@ -97,23 +98,18 @@ def _width(element: t.Expr, env: Env) -> int | None:
 
 def _match_dims(dims: tuple[t.Expr, ...], shape: tuple[Dim, ...], env: Env) -> bool:
     """Matches declared dimensions with actual sizes; False where too little is known yet."""
-    widths = [_width(element, env) for element in dims]
-    unknown = [k for k, width in enumerate(widths) if width is None]
-    known = sum(width for width in widths if width is not None)
-    if len(unknown) == 1 and known <= len(shape):
-        widths[unknown[0]] = len(shape) - known
-        unknown = []
-    if unknown:
+    found = [_width(element, env) for element in dims]
+    known = sum(width or 0 for width in found)
+    if None in found:
         if known > len(shape):
             raise Mismatch(f"rank {len(shape)} is too small")
-        return False
-    if sum(width or 0 for width in widths) != len(shape):
-        raise Mismatch(f"rank {len(shape)} where {sum(w or 0 for w in widths)} is expected")
-    done = True
-    at = 0
-    for element, width in zip(dims, widths, strict=True):
-        part = shape[at : at + (width or 0)]
-        at += width or 0
+        if found.count(None) > 1:
+            return False
+    elif known != len(shape):
+        raise Mismatch(f"rank {len(shape)} where {known} is expected")
+    done, rest = True, iter(shape)
+    for element, width in zip(dims, found, strict=True):
+        part = tuple(islice(rest, len(shape) - known if width is None else width))
         if isinstance(element, t.Pack):
             name = pack_name(element)
             if name is not None and not env.has(name):
@@ -227,8 +223,8 @@ def _solve_linear(element: t.Expr, size: Dim, env: Env) -> bool:
 
 def _try_condition(condition: t.Expr, env: Env) -> str:
     """'done' where the condition holds, 'bound' where it bound a name, '' where too little is known."""
-    if isinstance(condition, t.Compare) and condition.ops == ("==",):
-        left, right = condition.operands
+    if condition.equated:
+        left, right = condition.equated
         if bind_equal(left, right, env) or bind_equal(right, left, env):
             return "bound"
     try:

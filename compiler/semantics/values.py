@@ -15,7 +15,7 @@ from itertools import chain, combinations, pairwise, permutations
 from typing import Any
 
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
-from dslc.semantics.walk import names_in, nodes, walk_expr
+from dslc.semantics.walk import names_in, nodes
 from dslc.syntax import tree as t
 
 SIZES: tuple[int, ...] = (1, 2, 3, 4, 5, 8)  #: sizes that are drawn most
@@ -68,8 +68,8 @@ def numbers_of(sub: SubstitutionDef) -> Numbers:
             else syntax
         )
         found.update(dict.fromkeys(_literals(parts)))
-        for node in walk_expr(parts):
-            called = module.lookup(node.function) if isinstance(node, t.Call) else None
+        for node in t.walk(parts):
+            called = module.called(node)
             if isinstance(called, OperatorDef | FunctionDef):
                 stack.append((called.module, called.syntax, reached))
     return Numbers(tuple(own), tuple(value for value in reached if value not in own))
@@ -78,12 +78,12 @@ def numbers_of(sub: SubstitutionDef) -> Numbers:
 def _literals(root: Any) -> Iterator[Fraction]:
     """The numbers that are written, signs and fractions taken together: `-1/2` is one."""
     inside: set[int] = set()
-    for node in walk_expr(root):
+    for node in t.walk(root):
         if id(node) in inside or not isinstance(node, t.Int | t.Float | t.Unary | t.Binary):
             continue
         value = _literal(node)
         if value is not None:
-            inside.update(id(part) for part in walk_expr(node))
+            inside.update(id(part) for part in t.walk(node))
             yield value
 
 
@@ -192,15 +192,15 @@ def _compared(module: Module, root: Any, name: str, found: dict[str, None], seen
     if (id(root), name) in seen:
         return
     seen.add((id(root), name))
-    for node in walk_expr(root):
+    for node in t.walk(root):
         if isinstance(node, t.Compare) and name in names_in(node):
             found.update((part.value, None) for part in nodes(t.Str, node))
-        called = module.lookup(node.function) if isinstance(node, t.Call) else None
+        called = module.called(node)
         if isinstance(node, t.Call) and isinstance(called, FunctionDef):
             for param, arg in zip(called.syntax.params, node.args, strict=False):
-                if isinstance(arg, t.Name) and arg.id == name:
+                if arg.bare == name:
                     _compared(called.module, called.syntax.body, param, found, seen)
         elif isinstance(node, t.Call) and isinstance(called, OperatorDef):
             for keyword in node.kwargs:
-                if isinstance(keyword.value, t.Name) and keyword.value.id == name:
+                if keyword.value.bare == name:
                     _compared(called.module, called.syntax.statements, keyword.name, found, seen)

@@ -197,7 +197,7 @@ def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Ite
             words = "one of " + ", ".join(parameter.words)
             yield Diagnostic("E0706", f'`{parameter.name}` is never "{value.value}"', value.span, hint=words)
         return
-    tensor = isinstance(value, t.Name) and value.id in tensors
+    tensor = value.bare in tensors
     number, listed = isinstance(value, t.Int | t.Float), isinstance(value, t.ListExpr)
     # what a name stands for is known when it is evaluated
     fits = {

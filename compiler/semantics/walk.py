@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from typing import Any, TypeVar
 
+from dslc.errors import Span
 from dslc.syntax import tree as t
 
 N = TypeVar("N", bound=t.Node)
-# the attributes of each kind of node that may hold others
-_PARTS: dict[type[t.Node], tuple[str, ...]] = {}
-
-
-def walk_expr(root: Any) -> Iterator[t.Node]:
-    """Every node below a syntax node (or a tuple of them), parents first, in the order of the text."""
-    stack: list[Any] = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, tuple):
-            stack.extend(reversed(node))
-        elif isinstance(node, t.Node):
-            yield node
-            kind = type(node)
-            if kind not in _PARTS:
-                # reversed: what is on the stack last is taken first
-                _PARTS[kind] = tuple(f.name for f in reversed(fields(kind)) if f.name not in {"span", "source"})
-            for name in _PARTS[kind]:
-                value = getattr(node, name)
-                if isinstance(value, tuple | t.Node):
-                    stack.append(value)
+walk_expr = t.walk
 
 
 def nodes(kind: type[N], root: Any) -> Iterator[N]:
-    """The nodes of one kind below a syntax node, in the order of `walk_expr`."""
-    return (node for node in walk_expr(root) if isinstance(node, kind))
+    """The nodes of one kind below a syntax node, in the order of `t.walk`."""
+    return (node for node in t.walk(root) if isinstance(node, kind))
 
 
 def names_in(root: Any) -> set[str]:
     """The names that an expression reads, dotted ones whole."""
     return {node.id for node in nodes(t.Name, root)}
+
+
+def span_of(at: t.Node | Span | None) -> Span | None:
+    """Position of a finding that is said of a node, or of a place itself."""
+    return at.span if isinstance(at, t.Node) else at
 
 
 def dims_of(type: t.TypeExpr | None) -> tuple[t.Expr, ...]:
@@ -49,7 +34,7 @@ def dims_of(type: t.TypeExpr | None) -> tuple[t.Expr, ...]:
 
 def pack_name(element: t.Expr) -> str | None:
     """The name of a pack: `*S` → `S`; None for everything else."""
-    return element.value.id if isinstance(element, t.Pack) and isinstance(element.value, t.Name) else None
+    return element.value.bare if isinstance(element, t.Pack) else None
 
 
 def binders_of(places: Iterable[t.Place] | None) -> list[t.Binder]:
@@ -60,3 +45,9 @@ def binders_of(places: Iterable[t.Place] | None) -> list[t.Binder]:
 def conditions_in(statements: Iterable[t.Node]) -> tuple[t.Expr, ...]:
     """The conditions of all `where` statements among some."""
     return tuple(each for one in statements if isinstance(one, t.Where) for each in one.conditions)
+
+
+def constants_in(conditions: Iterable[t.Expr]) -> frozenset[str]:
+    """The tensors that guards `constant(X)` name."""
+    guards = (each for each in conditions if isinstance(each, t.Call) and each.function == "constant")
+    return frozenset(arg.id for guard in guards for arg in guard.args if isinstance(arg, t.Name))

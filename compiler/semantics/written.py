@@ -21,8 +21,8 @@ from dslc.ir.graph import (
     with_args,
 )
 from dslc.ir.holes import hole, program
-from dslc.ir.scalar import Read, Scalar, Sym, read
-from dslc.ir.scopes import substitute
+from dslc.ir.scalar import Sym
+from dslc.ir.scopes import renumbered, substitute
 from dslc.ir.text import name_of_size
 from dslc.semantics.definitions import Module, OperatorDef
 from dslc.semantics.elaborate import elaborate
@@ -144,9 +144,5 @@ def _over_all(value: Value, holes: Sequence[Value]) -> Value:
         return value
     scope, args = value.node.scope, value.node.args
     places = [holes.index(arg) for arg in args]
-
-    def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
-        return read(places[node.operand], index, other)
-
-    body = substitute(scope.body, {}, 0, on_read)
+    body = substitute(scope.body, {}, 0, renumbered(places.__getitem__))
     return scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(holes))

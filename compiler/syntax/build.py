@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -34,8 +34,6 @@ _OPEN: Mapping[str, type[Any]] = {
     "ruleset_include": t.RulesetStatement, "ruleset_exclude": t.RulesetStatement, "ruleset_always": t.RulesetStatement,
     "list_expr": t.ListExpr, "merged": t.TupleExpr, "tuple_place": t.TuplePlace, "scope": t.Join,
 }  # fmt: skip
-_TYPES = {kind: [str(each.type) for each in fields(kind) if each.name != "span"]
-          for kind in {*_CLOSED.values(), *_OPEN.values(), t.OnnxDef, t.Property, t.Subscript}}  # fmt: skip
 #: rules that are the tuple of their children
 _TUPLES = frozenset(
     "params outputs inputs brackets attr_map name_list laws graph_side lowering_match places items args".split()
@@ -52,6 +50,89 @@ def _word(child: Any) -> Any:
         return int(child)
     cut = {"STRING": 1, "DOC": 3}.get(child.type, 0)
     return str(child)[cut : len(child) - cut]
+
+
+def _at_token(children: Args) -> tuple[Args, Token, Args]:
+    """Children before the first token, the token, and those behind it."""
+    at = next(k for k, each in enumerate(children) if isinstance(each, Token))
+    return children[:at], children[at], children[at + 1 :]
+
+
+def _derivation(children: Args) -> Args:
+    name, doc, *parts = children
+    before, arrow, behind = _at_token(parts)
+    (left, declarations), (right, statements) = (
+        [tuple(x for x in side if isinstance(x, t.Formula) is formula) for formula in (True, False)]
+        for side in (before, behind)
+    )
+    return [name, doc, declarations, left, arrow, right, statements]
+
+
+def _lowering(children: Args) -> Args:
+    *head, what, _ = [*children[:5], None]
+    expr, match = (what, ()) if isinstance(what, t.Equation) else (None, what)
+    return [*head, expr, match, tuple(children[5:])]
+
+
+def _header(children: Args) -> Args:
+    libraries, imports, exports = (
+        tuple(x for x in children if isinstance(x, kind)) for kind in (t.LibraryDecl, t.Import, t.Export)
+    )
+    return [children[0], libraries[0] if libraries else None, imports, exports]
+
+
+def _fires(children: Args) -> Args:
+    silent = isinstance(children[0], Token)
+    return [children[0] if silent else None, tuple(children[1:] if silent else children)]
+
+
+def _derives(children: Args) -> Args:
+    left, _, right = _at_token(children)
+    return [tuple(left), tuple(right)]
+
+
+def _named(children: Args) -> Args:
+    return [tuple(map(str, children[:-1])), children[-1]]
+
+
+#: rules with a form of their own: the node, and its fields from the children
+_MADE: Mapping[str, tuple[type[Any], Callable[[Args], Args]]] = {
+    "qname": (t.Name, lambda c: [".".join(c)]),
+    "negated": (t.Unary, lambda c: ["not", c[0]]),
+    "neg": (t.Unary, lambda c: ["-", c[-1]]),
+    "comparison": (t.Compare, lambda c: [tuple(c[::2]), tuple(map(str, c[1::2]))]),
+    "pow": (t.Binary, lambda c: ["^", c[0], c[1]]),
+    "reduction": (t.Reduction, lambda c: [c[0], *c[1], c[2]]),
+    "pack": (t.Pack, lambda c: [c[-1]]),
+    # `X[]` is the one element of a tensor of rank 0
+    "subscript": (t.Subscript, lambda c: [c[0], *(c[1] or ((), None))]),
+    "nested": (t.Nested, lambda c: [*c[:2], *(c[2] or (None, None))]),
+    "let_many": (t.LetMany, _named),
+    "equation_many": (t.EquationMany, _named),
+    "onnx_def": (t.OnnxDef, lambda c: [*c[:6], tuple(c[6:-1]), c[-1]]),
+    "onnx_node": (t.OnnxMap, lambda c: [*c[:2], None, *c[2:]]),
+    "given_value": (t.GivenItem, lambda c: [c[0], None, c[1]]),
+    "fires": (t.Fires, _fires),
+    "derives": (t.Derives, _derives),
+    "property": (t.Property, lambda c: [*c[:3], tuple(c[3:-2]), c[-2], c[-1] and c[-1].reason]),
+    "derivation": (t.Derivation, _derivation),
+    "lowering": (t.Lowering, _lowering),
+    "import_stmt": (t.Import, lambda c: [*c[0], *c[1:]]),
+    "header": (t.Header, _header),
+}
+#: rules that are no nodes
+_VALUES: Mapping[str, Callable[[Args], Any]] = {
+    "domain": lambda c: (tuple(c[:-1]), c[-1]),
+    "other": lambda c: ("other", c[0]),
+    "target_places": lambda c: c[0] or (),
+    "glob": lambda c: str(c[0]) if isinstance(c[0], Token) else c[0].id,
+    "doc": lambda c: c[0],
+    "language": lambda c: int(c[0]),
+    "module": lambda c: (c[1].id, c[0]),
+    "start": lambda c: (c[0], tuple(c[1:])),
+}
+_NODES = {*_CLOSED.values(), *_OPEN.values(), *(kind for kind, _ in _MADE.values())}
+_TYPES = {kind: [str(each.type) for each in fields(kind) if each.name != "span"] for kind in _NODES}
 
 
 @v_args(meta=True)
@@ -72,8 +153,13 @@ class Builder(Transformer_NonRecursive[Token, Any]):
             return tuple(_word(child) for child in children if child is not None)
         if data in _CHAINS:
             return self._chain(meta, children, _CHAINS[data])
+        if data in _VALUES:
+            return _VALUES[data](children)
         if data in _CLOSED:
             return self._node(_CLOSED[data], meta, children)
+        if data in _MADE:
+            made, parts = _MADE[data]
+            return self._node(made, meta, parts(children))
         kind = _OPEN[data]
         if kind is t.RulesetStatement:
             children = [data.removeprefix("ruleset_"), *children]
@@ -122,46 +208,12 @@ class Builder(Transformer_NonRecursive[Token, Any]):
             node = t.Binary(str(rest[k]), node, rest[k + 1], span=Span(self._source, whole.start, end))
         return node
 
-    # ---- expressions ----
-
-    def qname(self, meta: Meta, c: Args) -> t.Name:
-        return t.Name(".".join(c), span=self._span(meta))
-
-    def negated(self, meta: Meta, c: Args) -> t.Unary:
-        return t.Unary("not", c[0], span=self._span(meta))
-
-    def neg(self, meta: Meta, c: Args) -> t.Unary:
-        return t.Unary("-", c[-1], span=self._span(meta))
-
-    def comparison(self, meta: Meta, c: Args) -> t.Compare:
-        return t.Compare(tuple(c[::2]), tuple(str(op) for op in c[1::2]), span=self._span(meta))
-
-    def pow(self, meta: Meta, c: Args) -> t.Binary:
-        return t.Binary("^", c[0], c[1], span=self._span(meta))
-
-    def reduction(self, meta: Meta, c: Args) -> t.Reduction:
-        binders, where = c[1]
-        return t.Reduction(str(c[0]), binders, where, c[2], span=self._span(meta))
-
-    def domain(self, meta: Meta, c: Args) -> tuple[tuple[t.Binder, ...], Any]:
-        return tuple(c[:-1]), c[-1]
-
-    def pack(self, meta: Meta, c: Args) -> t.Pack:
-        return t.Pack(c[-1], span=self._span(meta))
-
-    def other(self, meta: Meta, c: Args) -> tuple[str, Any]:
-        return ("other", c[0])
-
     def subscripts(self, meta: Meta, c: Args) -> tuple[tuple[Any, ...], Any]:
         subs = tuple(x for x in c if not isinstance(x, tuple))
         others = [x[1] for x in c if isinstance(x, tuple)]
         for value in others[1:]:
             self.findings.append(Diagnostic("E0116", "`other=` is given twice", value.span))
         return subs, others[0] if others else None
-
-    def subscript(self, meta: Meta, c: Args) -> Any:
-        # `X[]` is the one element of a tensor of rank 0
-        return self._node(t.Subscript, meta, [c[0], *(c[1] or ((), None))])
 
     def rest(self, meta: Meta, c: Args) -> tuple[str, str, Span]:
         return ("rest", str(c[0]), self._span(meta))
@@ -197,84 +249,3 @@ class Builder(Transformer_NonRecursive[Token, Any]):
             previous = max(previous, rank)
             if rank:
                 names.add(what)
-
-    def nested(self, meta: Meta, c: Args) -> t.Nested:
-        return t.Nested(*c[:2], *(c[2] or (None, None)), span=self._span(meta))
-
-    # ---- statements ----
-
-    def target_places(self, meta: Meta, c: Args) -> tuple[t.Place, ...]:
-        return c[0] or ()
-
-    def let_many(self, meta: Meta, c: Args) -> t.LetMany:
-        return t.LetMany(tuple(map(str, c[:-1])), c[-1], span=self._span(meta))
-
-    def equation_many(self, meta: Meta, c: Args) -> t.EquationMany:
-        return t.EquationMany(tuple(map(str, c[:-1])), c[-1], span=self._span(meta))
-
-    def onnx_def(self, meta: Meta, c: Args) -> Any:
-        return self._node(t.OnnxDef, meta, [*c[:6], tuple(c[6:-1]), c[-1]])
-
-    def onnx_node(self, meta: Meta, c: Args) -> Any:
-        return self._node(t.OnnxMap, meta, [*c[:2], None, *c[2:]])
-
-    def given_value(self, meta: Meta, c: Args) -> t.GivenItem:
-        return t.GivenItem(str(c[0]), None, c[1], span=self._span(meta))
-
-    def fires(self, meta: Meta, c: Args) -> t.Fires:
-        silent = isinstance(c[0], Token)
-        return t.Fires(silent, tuple(c[1:] if silent else c), span=self._span(meta))
-
-    def derives(self, meta: Meta, c: Args) -> t.Derives:
-        arrow = next(k for k, each in enumerate(c) if isinstance(each, Token))
-        return t.Derives(tuple(c[:arrow]), tuple(c[arrow + 1 :]), span=self._span(meta))
-
-    def glob(self, meta: Meta, c: Args) -> str:
-        return str(c[0]) if isinstance(c[0], Token) else str(c[0].id)
-
-    # ---- items and header ----
-
-    def doc(self, meta: Meta, c: Args) -> Token:
-        token: Token = c[0]
-        return token
-
-    def property(self, meta: Meta, c: Args) -> Any:
-        return self._node(t.Property, meta, [*c[:3], tuple(c[3:-2]), c[-2], c[-1] and c[-1].reason])
-
-    def derivation(self, meta: Meta, c: Args) -> t.Derivation:
-        name, doc, *parts = c
-        at = next(k for k, part in enumerate(parts) if isinstance(part, Token))
-        left, right = (
-            [tuple(x for x in side if isinstance(x, t.Formula) is formula) for formula in (True, False)]
-            for side in (parts[:at], parts[at + 1 :])
-        )
-        return t.Derivation(str(name), _word(doc), left[1], left[0], str(parts[at]), *right, span=self._span(meta))
-
-    def lowering(self, meta: Meta, c: Args) -> t.Lowering:
-        name, params, device, doc, what, *statements = c
-        expr, match = (what, ()) if isinstance(what, t.Equation) else (None, what)
-        return t.Lowering(
-            str(name), params or (), str(device), _word(doc), expr, match, tuple(statements), span=self._span(meta)
-        )
-
-    def language(self, meta: Meta, c: Args) -> int:
-        return int(c[0])
-
-    def module(self, meta: Meta, c: Args) -> tuple[str, bool]:
-        return c[1].id, c[0] is not None
-
-    def import_stmt(self, meta: Meta, c: Args) -> t.Import:
-        module, relative = c[0]
-        return t.Import(module, relative, _word(c[1]), c[2], span=self._span(meta))
-
-    def header(self, meta: Meta, c: Args) -> t.Header:
-        return t.Header(
-            c[0],
-            next((x for x in c if isinstance(x, t.LibraryDecl)), None),
-            tuple(x for x in c if isinstance(x, t.Import)),
-            tuple(x for x in c if isinstance(x, t.Export)),
-            span=self._span(meta),
-        )
-
-    def start(self, meta: Meta, c: Args) -> tuple[t.Header, tuple[Any, ...]]:
-        return c[0], tuple(c[1:])

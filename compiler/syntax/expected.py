@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from lark import Lark, Token, UnexpectedInput
 from lark.exceptions import UnexpectedToken
 
-from dslc.errors import Diagnostic, Fix, SourceText, Span, instead
+from dslc.errors import Diagnostic, Fix, SourceText, Span, closest, instead, suggested
 from dslc.syntax.scan import HEADER_WORDS
 from dslc.syntax.vocabulary import REDUCTIONS
 
@@ -144,10 +143,9 @@ def _misspelt_before(text: str) -> tuple[int, int] | None:
 def _unknown_word(span: Span, known: Iterable[str], otherwise: str = "a statement or a definition") -> Diagnostic:
     words = list(known)
     meant = _MEANT.get(span.text)
-    close = [meant] if meant in words else difflib.get_close_matches(span.text, words, n=1, cutoff=0.5)
-    hint = f"did you mean `{close[0]}`?" if close else f"expected {otherwise}"
-    fix = instead(span, span.text, close[0] if close else None)
-    return Diagnostic("E0110", f"`{span.text}` does not begin a statement here", span, hint=hint, fix=fix)
+    close = meant if meant in words else closest(span.text, words, 0.5)
+    message, hint = f"`{span.text}` does not begin a statement here", suggested(close, f"expected {otherwise}")
+    return Diagnostic("E0110", message, span, hint=hint, fix=instead(span, span.text, close))
 
 
 def _target_before(text: str) -> tuple[int, int] | None:

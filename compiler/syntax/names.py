@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 
-from dslc.errors import Diagnostic, Label, Span, instead
+from dslc.errors import Diagnostic, Label, Span, closest, instead, suggested
 from dslc.syntax import tree as t
 
 _DEFINING = (t.Operator, t.Function, t.Property, t.Substitution, t.Derivation, t.Lowering, t.Ruleset)
@@ -43,10 +42,9 @@ def _exports(file: t.File) -> Iterator[Diagnostic]:
                 hint = "a name that begins with `_` is private to its file"
                 yield Diagnostic("E0206", f"`{name}` is private and cannot be exported", _at(export, name), hint=hint)
             elif name not in defined:
-                close = difflib.get_close_matches(name, defined, n=1)
-                hint, place = f"did you mean `{close[0]}`?" if close else "", _at(export, name)
-                fix = instead(place, name, close[0] if close else None)
-                yield Diagnostic("E0210", f"this file defines no `{name}` to export", place, hint=hint, fix=fix)
+                close, place = closest(name, defined), _at(export, name)
+                message, fix = f"this file defines no `{name}` to export", instead(place, name, close)
+                yield Diagnostic("E0210", message, place, hint=suggested(close), fix=fix)
 
 
 def _sizes(type: t.TypeExpr | None) -> Iterator[t.Name]:

@@ -36,8 +36,8 @@ class _Unpacker(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (Span.__module__, Span.__name__):
             return Span
-        found = getattr(t, name, None) if module == t.__name__ and "." not in name else None
-        if isinstance(found, type) and issubclass(found, t.Node):
+        found = getattr(t, name, None)
+        if isinstance(found, type) and issubclass(found, t.Node) and found.__module__ == module:
             return found
         raise pickle.UnpicklingError(f"{module}.{name} is no part of a syntax tree")
 

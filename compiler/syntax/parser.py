@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import hashlib
 import io
@@ -16,7 +15,7 @@ from typing import Any
 import lark
 from lark import Lark, Token, UnexpectedInput
 
-from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, instead
+from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, closest, instead, suggested
 from dslc.folders import cache_folder
 from dslc.store import Store
 from dslc.syntax import scan
@@ -240,9 +239,9 @@ class _Reader:
         if word == "requires":
             self._report("E0114", "`requires` belongs below a `library` line", start, end)
             return
-        close = difflib.get_close_matches(word, [*scan.HEADER_WORDS, *scan.ITEM_WORDS, "requires"], n=1, cutoff=0.5)
-        hint = f"did you mean `{close[0]}`?" if close else "expected `library`, `import`, `export` or an item"
-        fix = instead(Span(self._source, start, end), word, close[0] if close else None)
+        close = closest(word, [*scan.HEADER_WORDS, *scan.ITEM_WORDS, "requires"], 0.5)
+        hint = suggested(close, "expected `library`, `import`, `export` or an item")
+        fix = instead(Span(self._source, start, end), word, close)
         self._report("E0110", f"`{word}` does not begin a statement here", start, end, hint, fix)
 
 

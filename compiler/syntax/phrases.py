@@ -76,7 +76,7 @@ def _expr(node: t.Expr) -> Doc:
         case t.Pack():
             return ("*", expr(node.value, PRIMARY))
         case t.TupleExpr():
-            return ("(", commas(expr(slot) for slot in node.slots), ")")
+            return ("(", commas(map(expr, node.slots)), ")")
         case t.ListExpr():
             elements = [expr(element) for element in node.elements]
             if any(isinstance(element, t.ListExpr) for element in node.elements):
@@ -97,7 +97,7 @@ def _expr(node: t.Expr) -> Doc:
             return ("{", Align((Group((expr(node.scope), other)),)), "}", *subs)
         case t.Traversal():
             where: Doc = () if node.where is None else (" where ", expr(node.where))
-            places: Doc = ("[", commas(place(entry) for entry in node.places), where, "]")
+            places: Doc = ("[", commas(map(place, node.places)), where, "]")
             return (places, Group((LINE, expr(node.body))))
         case t.Join():
             return _operators([expr(part) for part in node.parts], ["++"] * (len(node.parts) - 1))
@@ -175,7 +175,7 @@ def place(node: t.Place) -> Doc:
 
 def domain(binders: Sequence[t.Binder], where: t.Expr | None) -> Doc:
     """The iterators of a reduction and their condition."""
-    parts = commas(binder(entry) for entry in binders)
+    parts = commas(map(binder, binders))
     return parts if where is None else (parts, " where ", expr(where))
 
 
@@ -183,7 +183,7 @@ def type_(node: t.TypeExpr) -> Doc:
     """`T[*P, M]`."""
     if node.dims is None:
         return node.name
-    return (node.name, "[", commas(expr(dim) for dim in node.dims), "]")
+    return (node.name, "[", commas(map(expr, node.dims)), "]")
 
 
 def param(node: t.Param) -> Doc:
@@ -197,7 +197,7 @@ def target(node: t.Defined) -> Doc:
     """The left side of `=`."""
     if node.places is None:
         return node.name
-    return (node.name, "[", commas(place(entry) for entry in node.places), "]")
+    return (node.name, "[", commas(map(place, node.places)), "]")
 
 
 def onnx_input(node: t.OnnxInput) -> Doc:
@@ -240,7 +240,7 @@ def onnx_head(op: str, node: t.OnnxMap | t.OnnxDef, since: bool = True) -> Doc:
     outputs: Doc = () if node.outputs is None else (" -> ", join(", ", (param(output) for output in node.outputs)))
     opsets = f" since {node.since}" if since or node.since != 1 else ""
     opsets += "" if node.until is None else f" until {node.until}"
-    return (f"onnx {op}(", commas(onnx_input(entry) for entry in node.inputs), ")", outputs, opsets)
+    return (f"onnx {op}(", commas(map(onnx_input, node.inputs)), ")", outputs, opsets)
 
 
 def keyword(word: str, pad: int, rest: Doc) -> Doc:
@@ -257,7 +257,7 @@ def statement(node: t.Node, pad: int = 0) -> Doc:
     """One statement of an item; keywords are padded to `pad` letters, attribute names to the longest neighbour's."""
     match node:
         case t.Where():
-            return keyword("where", pad, commas(expr(condition) for condition in node.conditions))
+            return keyword("where", pad, commas(map(expr, node.conditions)))
         case t.Let():
             return keyword("let", pad, value(node.value, target(node.target)))
         case t.LetMany():
@@ -299,7 +299,7 @@ def statement(node: t.Node, pad: int = 0) -> Doc:
             ]
             return keyword("derives", pad, ("{ ", sides[0], Line(" "), "=> ", sides[1], " }"))
         case t.Given():
-            return keyword("given", pad, commas(given(item) for item in node.items))
+            return keyword("given", pad, commas(map(given, node.items)))
         case t.Expect():
             return keyword("expect", pad, expr(node.value))
         case t.RulesetStatement():
@@ -318,7 +318,7 @@ def declaration(node: t.Node, pad: int) -> Doc:
     """A declaration of a derivation (`term` stands in other rules too)."""
     match node:
         case t.IndexDecl():
-            return keyword("index", pad, commas(binder(entry) for entry in node.binders))
+            return keyword("index", pad, commas(map(binder, node.binders)))
         case t.TermDecl():
             parts = (f"{entry.name}({', '.join(entry.params)})" for entry in node.signatures)
             return keyword("term", pad, commas(parts))
@@ -333,6 +333,11 @@ def declaration(node: t.Node, pad: int) -> Doc:
             return keyword("expr", pad, (head, expr(node.scope)))
         case _:
             raise TypeError(f"no statement: {type(node).__name__}")
+
+
+def trait(node: t.Trait) -> Doc:
+    """`identity 0`."""
+    return node.name if node.value is None else (node.name, " ", expr(node.value))
 
 
 def given(node: t.GivenItem) -> Doc:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dslc.errors import SourceText
 from dslc.syntax import phrases as p
@@ -34,11 +35,7 @@ class _Piece:
 
 
 def _printed(unit: Unit) -> list[str]:
-    if unit.raw:
-        assert isinstance(unit.doc, str)
-        first, *rest = unit.doc.split("\n")
-        return [" " * unit.indent + first, *rest]
-    first, *rest = render(unit.doc, WIDTH, unit.indent)
+    first, *rest = str(unit.doc).split("\n") if unit.raw else render(unit.doc, WIDTH, unit.indent)
     return [" " * unit.indent + first, *rest]
 
 
@@ -140,45 +137,29 @@ def show(node: t.Node, width: int = _ENDLESS) -> str:
     """Any node as text, for messages: expressions, types and statements on one line, items on as many as they need."""
     if isinstance(node, t.File):
         return print_file(node)
-    doc: Doc
-    match node:
-        case t.Header():
-            units = of_header(node)
-            return "\n".join(line for unit in units for line in _printed(unit))
-        case t.TypeExpr():
-            doc = p.type_(node)
-        case t.Param():
-            doc = p.param(node)
-        case t.Defined():
-            doc = p.target(node)
-        case t.Binder() | t.TuplePlace():
-            doc = p.place(node)
-        case t.Entry():
-            doc = p.entries([node])
-        case t.Keyword():
-            doc = (node.name, "=", p.expr(node.value))
-        case t.GivenItem():
-            doc = p.given(node)
-        case t.Signature():
-            doc = f"{node.name}({', '.join(node.params)})"
-        case t.Trait():
-            doc = node.name if node.value is None else (node.name, " ", p.expr(node.value))
-        case t.Function():
-            doc = p.function(node)
-        case t.Comment():
-            doc = node.text
-        case t.LibraryDecl():
-            doc = f"library {node.name} {node.version}"
-        case t.Requires():
-            doc = f"requires {node.library} {node.spec}"
-        case t.Import():
-            doc = import_line(node)
-        case t.Export():
-            doc = ("export ", p.names(node.names))
-        case _ if isinstance(node, t.Item):
-            return "\n".join(line for unit in of_item(node) for line in _printed(unit))
-        case _ if isinstance(node, t.Expr):
-            doc = p.expr(node)
-        case _:
-            doc = p.statement(node)
-    return "\n".join(render(doc, width))
+    if isinstance(node, t.Header | t.Item) and not isinstance(node, t.Function):
+        units = of_header(node) if isinstance(node, t.Header) else of_item(node)
+        return "\n".join(line for unit in units for line in _printed(unit))
+    doc = _DOCS.get(type(node), p.expr if isinstance(node, t.Expr) else p.statement)
+    return "\n".join(render(doc(node), width))
+
+
+#: what is neither an expression nor a statement, nor an item
+_DOCS: Mapping[type[t.Node], Callable[[Any], Doc]] = {
+    t.TypeExpr: p.type_,
+    t.Param: p.param,
+    t.Defined: p.target,
+    t.Binder: p.place,
+    t.TuplePlace: p.place,
+    t.Entry: lambda node: p.entries([node]),
+    t.Keyword: lambda node: (node.name, "=", p.expr(node.value)),
+    t.GivenItem: p.given,
+    t.Signature: lambda node: f"{node.name}({', '.join(node.params)})",
+    t.Trait: p.trait,
+    t.Function: p.function,
+    t.Comment: lambda node: node.text,
+    t.LibraryDecl: lambda node: f"library {node.name} {node.version}",
+    t.Requires: lambda node: f"requires {node.library} {node.spec}",
+    t.Import: import_line,
+    t.Export: lambda node: ("export ", p.names(node.names)),
+}

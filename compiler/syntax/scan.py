@@ -108,33 +108,35 @@ def _raw_tokens(text: str) -> Iterator[Token]:
 
 def _lexical(source: SourceText, token: Token) -> Diagnostic | None:
     """Check a token by itself."""
+
+    def wrong(code: str, message: str, start: int, end: int, hint: str = "", text: str | None = None) -> Diagnostic:
+        span = Span(source, token.start + start, token.start + end)
+        return Diagnostic(code, message, span, hint=hint, fix=None if text is None else Fix(span, text))
+
+    word = token.text
     if token.kind == "bad":
-        span = Span(source, token.start, token.end)
-        shown = f"`{token.text}` (U+{ord(token.text):04X})" if token.text.isprintable() else f"U+{ord(token.text):04X}"
-        hint = _WRITTEN.get(token.text, "")
-        if not hint and token.text.isspace():
+        number = f"U+{ord(word):04X}"
+        shown = f"`{word}` ({number})" if word.isprintable() else number
+        hint = _WRITTEN.get(word, "")
+        if not hint and word.isspace():
             hint = "write an ordinary blank"
-        if not hint and token.text.isalpha():
+        if not hint and word.isalpha():
             hint = "names are made of the letters A to Z and a to z, digits and `_`"
-        text = " " if token.text.isspace() else _OURS.get(token.text)
-        fix = None if text is None else Fix(span, text)
-        return Diagnostic("E0102", f"the character {shown} is not part of the language", span, hint=hint, fix=fix)
+        text = " " if word.isspace() else _OURS.get(word)
+        return wrong("E0102", f"the character {shown} is not part of the language", 0, len(word), hint, text)
     if token.kind == "number":
-        digits, _, exponent = token.text.lower().partition("e")
+        digits, _, exponent = word.lower().partition("e")
         if len(digits) > MAX_DIGITS or len(exponent) > 4 or abs(int(exponent or 0)) > MAX_EXPONENT:
             message = f"a number has at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
-            return Diagnostic("E0118", message, Span(source, token.start, token.end))
-        return None
-    if token.kind in {"comment", "doc", "string"} and (hidden := _HIDDEN.search(token.text)) is not None:
-        span = Span(source, token.start + hidden.start(), token.start + hidden.end())
+            return wrong("E0118", message, 0, len(word))
+    if token.kind in {"comment", "doc", "string"} and (hidden := _HIDDEN.search(word)) is not None:
         hint = "it is no text: it changes how a terminal or an editor shows what stands around it"
-        return Diagnostic("E0102", f"the character U+{ord(hidden[0]):04X} is not part of the language", span, hint=hint)
+        message = f"the character U+{ord(hidden[0]):04X} is not part of the language"
+        return wrong("E0102", message, *hidden.span(), hint)
     if token.kind == "open_string":
-        span = Span(source, token.start, token.start + 1)
-        return Diagnostic("E0111", "this string is never closed", span, hint='a string ends on its line with `"`')
+        return wrong("E0111", "this string is never closed", 0, 1, 'a string ends on its line with `"`')
     if token.kind == "open_doc":
-        span = Span(source, token.start, token.start + 3)
-        return Diagnostic("E0112", "this documentation is never closed", span, hint='it ends with `"""`')
+        return wrong("E0112", "this documentation is never closed", 0, 3, 'it ends with `"""`')
     return None
 
 

@@ -1,237 +1,46 @@
 """The syntax tree of a `.rules` file. Nodes are frozen; equality ignores spans, so a reprinted file compares equal.
 
-The whole vocabulary of the language stands in this one file, in the order of the grammar, and nothing else does: whoever reads a tree
-imports it as `t`, and what is not here cannot be in a tree.
+The whole vocabulary of the language stands in this module and that of expressions, in the order of the grammar, and nothing else does:
+whoever reads a tree imports this one as `t`, and what is not here cannot be in a tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias, dataclass_transform
-
-from dslc.errors import SourceText, Span
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-class Immutable:
-    """A frozen dataclass, as every class below it."""
-
-    def __init_subclass__(cls, kw_only: bool = False) -> None:
-        dataclass(frozen=True, kw_only=kw_only)(cls)
-
-
-class Node(Immutable, kw_only=True):
-    """Anything with a place in a file."""
-
-    span: Span = field(compare=False, repr=False)
-
-
-# ---- expressions ---------------------------------------------------------------------------------------------
-
-
-class Name(Node):
-    """A name, possibly dotted (`a.stride`, `std.conv`)."""
-
-    id: str
-
-
-class Int(Node):
-    """A whole number."""
-
-    value: int
-
-
-class Float(Node):
-    """`text` keeps the digits that were written, so that printing gives them back and exact proofs may read them."""
-
-    text: str
-
-    @property
-    def value(self) -> float:
-        return float(self.text)
-
-
-class Str(Node):
-    """A text in quotes."""
-
-    value: str
-
-
-class Inf(Node):
-    """`inf`."""
-
-
-class Unary(Node):
-    """`-x` or `not c`."""
-
-    op: Literal["-", "not"]
-    operand: Expr
-
-
-class Binary(Node):
-    """`+ - | & * / // % @ ^ and or`."""
-
-    op: str
-    left: Expr
-    right: Expr
-
-
-class Compare(Node):
-    """A chain `a < b <= c`; `ops[i]` stands between `operands[i]` and `operands[i + 1]` (`== != <= >= < > ~= in`)."""
-
-    operands: tuple[Expr, ...]
-    ops: tuple[str, ...]
-
-
-class Conditional(Node):
-    """`then if condition else otherwise`."""
-
-    then: Expr
-    condition: Expr
-    otherwise: Expr
-
-
-class ForAll(Node):
-    """`forall x in domain: body`."""
-
-    name: str
-    domain: Expr
-    body: Expr
-
-
-class Binder(Node):
-    """An iterator: `i`, `i: N`, `*d`, `*d: D`."""
-
-    star: bool
-    name: str
-    range: Expr | None
-
-
-class Reduction(Node):
-    """`sum[k: K, *r where c] body`."""
-
-    kind: str
-    binders: tuple[Binder, ...]
-    where: Expr | None
-    body: Expr
-
-
-class Pack(Node):
-    """`*e`: the elements of a list, spliced."""
-
-    value: Expr
-
-
-class TupleExpr(Node):
-    """`(g, c)`: a merged dimension or an index into one; `(*d)` has one pack slot."""
-
-    slots: tuple[Expr, ...]
-
-
-class ListExpr(Node):
-    """`[a, b]`."""
-
-    elements: tuple[Expr, ...]
-
-
-class Subscript(Node):
-    """`base[subs, other=...]`; base is a Name, a Call or a Field."""
-
-    base: Expr
-    subs: tuple[Expr, ...]
-    other: Expr | None
-
-
-class Call(Node):
-    """`f(args, k=v, **rest)`."""
-
-    function: str
-    args: tuple[Expr, ...]
-    kwargs: tuple[Keyword, ...]
-    rest: str | None
-
-
-class Keyword(Node):
-    """`name=value` among arguments."""
-
-    name: str
-    value: Expr
-
-
-class Field(Node):
-    """`f(...).Y`: one output of a call."""
-
-    call: Expr
-    name: str
-
-
-# ---- scopes --------------------------------------------------------------------------------------------------
-
-
-class TuplePlace(Node):
-    """`(g, c)` or `(*d: D)` on the left of an equation: one merged dimension taken apart."""
-
-    places: tuple[Binder, ...]
-
-
-Place: TypeAlias = Binder | TuplePlace
-
-
-class Traversal(Node):
-    """`[places where c] body`."""
-
-    places: tuple[Place, ...]
-    where: Expr | None
-    body: Expr
-
-
-class Nested(Node):
-    """`{scope, other=value}[subs]`; `subs` is None where the whole scope is meant."""
-
-    scope: Expr
-    other: Expr | None
-    subs: tuple[Expr, ...] | None
-    subs_other: Expr | None = None
-
-
-class Join(Node):
-    """`P ++ Q`."""
-
-    parts: tuple[Expr, ...]
-
-
-class Restrict(Node):
-    """`restrict(scope, domain)`."""
-
-    scope: Expr
-    domain: Expr
-
-
-Expr: TypeAlias = (
-    Name
-    | Int
-    | Float
-    | Str
-    | Inf
-    | Unary
-    | Binary
-    | Compare
-    | Conditional
-    | ForAll
-    | Reduction
-    | Pack
-    | TupleExpr
-    | ListExpr
-    | Subscript
-    | Call
-    | Field
-    | Traversal
-    | Nested
-    | Join
-    | Restrict
+from dataclasses import field
+from typing import Literal, TypeAlias
+
+from dslc.errors import SourceText
+from dslc.syntax.expressions import (
+    Binary,
+    Binder,
+    Call,
+    Compare,
+    Conditional,
+    Expr,
+    Field,
+    Float,
+    ForAll,
+    Inf,
+    Int,
+    Join,
+    Keyword,
+    ListExpr,
+    Name,
+    Nested,
+    Node,
+    Pack,
+    Place,
+    Reduction,
+    Restrict,
+    Str,
+    Subscript,
+    Traversal,
+    TupleExpr,
+    TuplePlace,
+    Unary,
+    children,
+    walk,
 )
-
 
 # ---- declarations --------------------------------------------------------------------------------------------
 
@@ -572,6 +381,15 @@ class Derivation(Node):
     right: tuple[Formula, ...]
     statements: tuple[Search | Tags | Verify, ...]
 
+    @property
+    def searches(self) -> list[Search]:
+        return [one for one in self.statements if isinstance(one, Search)]
+
+    @property
+    def ways(self) -> list[tuple[tuple[Formula, ...], tuple[Formula, ...]]]:
+        """Left and right side of each direction."""
+        return [(self.left, self.right), (self.right, self.left)][: 1 + (self.arrow == "<=>")]
+
 
 class Lowering(Node):
     """Either `expr` (target = value) or `match` (binds) says what it runs."""
@@ -661,22 +479,3 @@ class File(Node):
     header: Header
     items: tuple[Item, ...]
     comments: tuple[Comment, ...] = field(compare=False)
-
-
-def children(node: Node) -> Iterator[Node]:
-    """The nodes directly below a node, in the order in which they are written."""
-    for entry in fields(node):
-        value = getattr(node, entry.name)
-        if isinstance(value, Node):
-            yield value
-        elif isinstance(value, tuple):
-            yield from (part for part in value if isinstance(part, Node))
-
-
-def walk(node: Node) -> Iterator[Node]:
-    """A node and everything below it, parents first."""
-    todo = [node]
-    while todo:
-        here = todo.pop()
-        yield here
-        todo.extend(reversed(tuple(children(here))))

@@ -92,7 +92,7 @@ def _statements(nodes: Sequence[t.Node], pad: int = 0) -> Iterator[Unit]:
 
 def _params(word: str, params: Sequence[t.Param], outputs: Doc) -> Doc:
     """A head that breaks before its arrow first."""
-    listed = p.commas(p.param(entry) for entry in params)
+    listed = p.commas(map(p.param, params))
     return (word, "(", listed, ")", Group(Nest(4, (LINE, "-> ", outputs))))
 
 
@@ -150,7 +150,7 @@ def of_item(item: t.Item, tokens: Sequence[Token] = ()) -> list[Unit]:
     places = UnitPlaces(tokens)
     match item:
         case t.Operator():
-            outputs = p.commas(p.param(output) for output in item.outputs)
+            outputs = p.commas(map(p.param, item.outputs))
             head = _params(f"operator {item.name}", item.params, outputs)
             return _framed(head, item, places, _statements(item.statements))
         case t.Substitution():
@@ -158,7 +158,7 @@ def of_item(item: t.Item, tokens: Sequence[Token] = ()) -> list[Unit]:
             head = _params(word, item.params, p.names(item.outputs))
             return _framed(head, item, places, _statements(item.left), _arrow(item, places), _statements(item.right))
         case t.Property():
-            head = (f"property {item.name}(", p.commas(p.param(entry) for entry in item.params), ")")
+            head = (f"property {item.name}(", p.commas(map(p.param, item.params)), ")")
             return _framed(head, item, places, _statements(item.statements), _holds(item, places))
         case t.Derivation():
             # keywords are as wide as the longest of the declarations, so that what they declare is aligned
@@ -167,7 +167,7 @@ def of_item(item: t.Item, tokens: Sequence[Token] = ()) -> list[Unit]:
             right = _statements([*item.right, *item.statements], pad)
             return _framed(f"derivation {item.name}", item, places, left, _arrow(item, places), right)
         case t.Lowering():
-            params = ("(", p.commas(p.param(entry) for entry in item.params), ")") if item.params else ""
+            params = ("(", p.commas(map(p.param, item.params)), ")") if item.params else ""
             return _framed(
                 (f"lowering {item.name}", params, f" on {item.device}"), item, places, _lowered(item, places)
             )
@@ -180,9 +180,7 @@ def of_item(item: t.Item, tokens: Sequence[Token] = ()) -> list[Unit]:
         case t.Function():
             return [Unit(places.start, places.last[1], 0, p.function(item))]
         case t.PropertyIs():
-            traits = p.commas(
-                trait.name if trait.value is None else (trait.name, " ", p.expr(trait.value)) for trait in item.traits
-            )
+            traits = p.commas(map(p.trait, item.traits))
             return [Unit(places.start, places.last[1], 0, (f"property {item.name} is ", traits))]
 
 

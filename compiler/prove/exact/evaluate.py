@@ -12,7 +12,6 @@ from typing import Any
 from dslc.analysis.poly import COMPARISONS, Monomial, Poly, is_integral
 from dslc.ir.dtype import DTYPES, DType, TypeClass, holds, integer_range
 from dslc.ir.element import element_type
-from dslc.ir.fold import is_index
 from dslc.ir.graph import Value
 from dslc.ir.scalar import (
     Apply,
@@ -118,7 +117,7 @@ class Evaluator:
     def _value(self, node: Scalar, place: Place) -> Sum:
         if about_sizes(node):
             return self._sizes(node, place)
-        if is_index(node):
+        if node.integral:
             return self._position(node, place)
         if isinstance(node, Read):
             return self._read(node, place)
@@ -138,9 +137,7 @@ class Evaluator:
     def _sizes(self, node: Scalar, place: Place) -> Sum:
         if isinstance(node, Num) and is_infinite(node):
             return self._algebra.constant(INFINITY, place.domain, ONE if node.value > 0 else MINUS_ONE)
-        if isinstance(node, Apply) and (
-            node.name in _BRANCHING or (node.name in {"max", "min"} and not is_index(node))
-        ):
+        if isinstance(node, Apply) and (node.name in _BRANCHING or (node.name in {"max", "min"} and not node.integral)):
             return self._apply(node, place)
         try:
             return self._algebra.number(from_sizes(node), place.domain)

@@ -18,7 +18,6 @@ from dslc.analysis.conditions import TRUE, Case, both, cases, unknowns
 from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial
 from dslc.analysis.prove import nonnegative
 from dslc.ir.dtype import DType
-from dslc.ir.fold import is_index
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, dimension, num, replaced, walk
 from dslc.semantics.env import Mismatch
 
@@ -206,7 +205,7 @@ class AssumedCase:
 
     def dtype_of(self, number: Scalar) -> DType:
         divided = any(node.name == "/" for node in walk(number) if isinstance(node, Apply))
-        return DType.I64 if is_index(number) and not self.has_real(number) and not divided else DType.F32
+        return DType.I64 if number.integral and not self.has_real(number) and not divided else DType.F32
 
     # ---- assuming ------------------------------------------------------------------------------------------
 

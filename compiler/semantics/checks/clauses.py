@@ -22,7 +22,7 @@ def check_clauses(rules: Rules, modules: frozenset[Module], report: CheckReport)
         for clause in own:
             if clause.until is not None and clause.until <= clause.since:
                 text = f"a clause for `{op}` ends at opset {clause.until} and begins at {clause.since}"
-                report.add("E0319", text, clause.syntax.span)
+                report.add("E0319", text, clause.syntax)
             _own_clause(clause, report) if clause.value is None else _import_clause(rules, clause, report)
         if own:
             _groups(op, clauses, report)
@@ -37,13 +37,13 @@ def _groups(op: str, clauses: tuple[OnnxClause, ...], report: CheckReport) -> No
             if clause.until is not None and clause.until > following:
                 report.add(
                     "E0319", f"clauses for `{op}` overlap: one stands until opset {clause.until}, others begin at {following}",
-                    clause.syntax.span, f"write `until {following}`", fix=_until(clause, following),
+                    clause.syntax, f"write `until {following}`", fix=_until(clause, following),
                 )  # fmt: skip
         ends = [clause.until for clause in group if clause.until is not None]
         if len(ends) == len(group) and max(ends) < following:
             report.add(
                 "E0319", f"no clause for `{op}` stands from opset {max(ends)} to {following - 1}",
-                group[0].syntax.span, f"write `until {following}`, or add a clause",
+                group[0].syntax, f"write `until {following}`, or add a clause",
             )  # fmt: skip
 
 
@@ -63,22 +63,22 @@ def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
     for given in clause.inputs:
         if isinstance(given, t.Param) and given.name not in params | attrs | lets | {"_"}:
             report.add(
-                "E0320", f"`{given.name}` is neither a tensor nor an attribute of `{op.short}`", given.span,
+                "E0320", f"`{given.name}` is neither a tensor nor an attribute of `{op.short}`", given,
                 "one of " + ", ".join([*sorted(params), *sorted(attrs)]),
             )  # fmt: skip
     outputs = {output.name for output in op.syntax.outputs}
     for output in clause.outputs or ():
         if output.name != "_" and output.name not in outputs:
-            report.add("E0320", f"`{output.name}` is no output of `{op.short}`", output.span)
+            report.add("E0320", f"`{output.name}` is no output of `{op.short}`", output)
     types = tuple(dims_of(param.type) for param in op.syntax.params)
     sizes = names_in((*types, *conditions_in(op.syntax.statements)))
     bound = sizes | params | attrs | lets | outputs | CONSTANTS
     for entry in clause.attrs:
         own = {node.name for node in nodes(t.Binder, entry.value)}
         for node in nodes(t.Name, entry.value):
-            unknown = node.id.partition(".")[0] not in bound and node.id not in own
+            unknown = node.head not in bound and node.id not in own
             if unknown and clause.module.lookup(node.id) is None:
-                report.add("E0320", f"`{node.id}` means nothing in `{op.short}`", node.span)
+                report.add("E0320", f"`{node.id}` means nothing in `{op.short}`", node)
 
 
 def _import_clause(rules: Rules, clause: OnnxClause, report: CheckReport) -> None:
@@ -101,25 +101,23 @@ def _import_clause(rules: Rules, clause: OnnxClause, report: CheckReport) -> Non
     for output in clause.outputs or ():
         scope.bind(output.name, "value")
     for entry in clause.attrs:
-        value = entry.value
-        bound = value.left if isinstance(value, t.Binary) and value.op == "or" else value
+        bound = _sides(entry)[0]
         if isinstance(bound, t.Name | t.ListExpr):
             scope.check(bound, pattern=True)
     for statement in clause.statements:
         scope.declare(statement)
     for condition in conditions_in(clause.statements):
-        if isinstance(condition, t.Compare) and condition.ops == ("==",):
-            for side in condition.operands:
-                if isinstance(side, t.Name) and "." not in side.id and side.id[0].isupper():
-                    scope.kinds.setdefault(side.id, "value")
+        for side in condition.equated:
+            if isinstance(side, t.Name) and "." not in side.id and side.id[0].isupper():
+                scope.kinds.setdefault(side.id, "value")
     for statement in clause.statements:
-        if isinstance(statement, t.Let | t.LetMany):
-            scope.check(statement.value)
-        elif isinstance(statement, t.Function):
-            scope.function(statement)
-        elif isinstance(statement, t.Where):
-            scope.conditions((statement,))
+        scope.statement(statement)
     for entry in clause.attrs:
-        value = entry.value
-        scope.check(value.right if isinstance(value, t.Binary) and value.op == "or" else value)
+        scope.check(_sides(entry)[-1])
     scope.check(clause.value)
+
+
+def _sides(entry: t.Entry) -> tuple[t.Expr, ...]:
+    """The name that an attribute binds, and its value where a model does not say: both sides of `a or b`."""
+    value = entry.value
+    return (value.left, value.right) if isinstance(value, t.Binary) and value.op == "or" else (value,)

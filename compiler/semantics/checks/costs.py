@@ -30,19 +30,19 @@ def check_cost(cost: t.Cost, scope: NameScope) -> None:
     seen: set[str] = set()
     for entry in cost.entries:
         if entry.name not in ENTRIES:
-            scope.report.add("E0708", f"nothing costs `{entry.name}`", entry.span, "`flops` and `bytes` are costs")
+            scope.report.add("E0708", f"nothing costs `{entry.name}`", entry, "`flops` and `bytes` are costs")
         elif entry.name in seen:
-            scope.report.add("E0708", f"`{entry.name}` is said twice", entry.span)
+            scope.report.add("E0708", f"`{entry.name}` is said twice", entry)
         seen.add(entry.name)
         try:
             low, high = _range(entry.value, scope)
         except _Nonsense as wrong:
-            scope.report.add("E0708", f"`{wrong.expr.span.text}` {wrong.problem}", wrong.expr.span)
+            scope.report.add("E0708", f"`{wrong.expr.span.text}` {wrong.problem}", wrong.expr)
             continue
         if high < 0 or (high == 0 and low < 0):
-            scope.report.add("E0708", f"`{entry.value.span.text}` is negative", entry.value.span)
+            scope.report.add("E0708", f"`{entry.value.span.text}` is negative", entry.value)
         elif low == inf:
-            scope.report.add("E0708", f"`{entry.value.span.text}` is infinite", entry.value.span)
+            scope.report.add("E0708", f"`{entry.value.span.text}` is infinite", entry.value)
 
 
 def _range(expr: t.Expr, scope: NameScope) -> Range:

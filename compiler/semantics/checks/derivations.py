@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dslc.errors import Span
 from dslc.semantics.checks.forms import check_forms, inside
 from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.unknowns import ANY, Declared, Kinds, shown, unlike
 from dslc.semantics.definitions import DerivationDef
-from dslc.semantics.walk import conditions_in, names_in, nodes, walk_expr
+from dslc.semantics.walk import conditions_in, names_in, nodes
 from dslc.semantics.ways import Never, way_of
 from dslc.syntax import tree as t
 
@@ -38,18 +37,18 @@ def check_unknowns(rule: DerivationDef, report: CheckReport) -> None:
     E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for undetermined ones, W0003 without an
     end, W0017 for a rule that no search applies.
     """
-    known = Declared.of(rule.syntax)
+    known = Declared.of(rule.syntax, report)
     before = len(report.found)
     for formula in (*rule.syntax.left, *rule.syntax.right):
-        _Formula(known, report).expr(formula.scope)
-    _generators(rule.syntax, known, report)
-    check_forms(rule.syntax, known, report)
+        _Formula(known).expr(formula.scope)
+    _generators(rule.syntax, known)
+    check_forms(rule.syntax, known)
     if len(report.found) > before:
         return
-    _determined(rule.syntax, known, report)
+    _determined(rule.syntax, known)
     if len(report.found) == before:
-        _ends(rule.syntax, report)
-        _applied(rule.syntax, report)
+        _ends(rule.syntax, known)
+        _applied(rule.syntax, known)
 
 
 @dataclass
@@ -57,19 +56,17 @@ class _Formula:
     """One formula on its way: indexes that are bound by now, with their sets, and scopes that have names."""
 
     known: Declared
-    report: CheckReport
     bound: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def expr(self, node: t.Expr) -> None:
         if isinstance(node, t.Traversal | t.Reduction):
             inner = replace(self, bound=dict(self.bound))
             for binder in node.places if isinstance(node, t.Traversal) else node.binders:
-                if not isinstance(binder, t.Binder):
-                    continue
-                if isinstance(node, t.Reduction) and binder.name in self.bound:
-                    hint = "another name tells them apart"
-                    self.report.add("E0309", f"`{binder.name}` is an iterator already", binder.span, hint)
-                inner.bound[binder.name] = self._range(binder)
+                if isinstance(binder, t.Binder):
+                    if isinstance(node, t.Reduction) and binder.name in self.bound:
+                        message = f"`{binder.name}` is an iterator already"
+                        self.known.add("E0309", message, binder, "another name tells them apart")
+                    inner.bound[binder.name] = self._range(binder)
             inner.expr(node.body)
         elif isinstance(node, t.Nested):
             # a scope knows its own iterators and nothing of those around it
@@ -77,7 +74,7 @@ class _Formula:
             if node.subs is not None:
                 places = node.scope.places if isinstance(node.scope, t.Traversal) else ()
                 wanted = tuple(self._range(place) if isinstance(place, t.Binder) else ANY for place in places)
-                self._index(node.subs, wanted, node.span)
+                self._index(node.subs, wanted, node)
         elif isinstance(node, t.Call):
             self._call(node)
         else:
@@ -85,23 +82,22 @@ class _Formula:
                 self.expr(part)
             if isinstance(node, t.Name) and node.id in self.known.indexes and node.id not in self.bound:
                 hint = f"`[{node.id}]` or `sum[{node.id}]` makes it one"
-                self.report.add("E0201", f"the index `{node.id}` is no iterator here", node.span, hint)
+                self.known.add("E0201", f"the index `{node.id}` is no iterator here", node, hint)
 
     def _range(self, binder: t.Binder) -> frozenset[str]:
         """The set that an index is declared with, and the one that it runs through here."""
-        own = binder.range.id if isinstance(binder.range, t.Name) else None
+        own = binder.range.bare if binder.range is not None else None
         return frozenset(each for each in (own, self.known.indexes.get(binder.name)) if each is not None)
 
     def _call(self, node: t.Call) -> None:
-        name, _, way = node.function.partition(".")
-        if name in self.known.terms:
-            params = self.known.terms[name].params
+        sides = self.known.sides(node)
+        if sides is not None:
+            self._index(node.args, sides[0], node, f"`{node.function}`")
+        elif node.function.partition(".")[0] in self.known.terms:
+            params = self.known.terms[node.function.partition(".")[0]].params
             if len(node.args) == len(params):  # the walk over names says where it is not
                 for arg, param in zip(node.args, params, strict=True):
                     self._argument(node, arg, param)
-        elif name in self.known.maps:
-            domain, codomain = self.known.maps[name]
-            self._index(node.args, codomain if way == "inverse" else domain, node.span, node.function)
         else:
             for arg in node.args:
                 self.expr(arg)
@@ -113,51 +109,41 @@ class _Formula:
         if wanted is not None and kinds is not None and unlike(kinds, (frozenset({wanted}),)):
             message = f"`{call.function}` takes {param}, which runs through {wanted}, and gets {shown(kinds)} here"
             own = f"{call.function}({', '.join(self.known.terms[call.function].params)})"
-            self.report.add("E0306", message, arg.span, f"it is declared as `{own}`")
+            self.known.add("E0306", message, arg, f"it is declared as `{own}`")
         self.expr(arg)
 
-    def _index(self, subs: Sequence[t.Expr], wanted: Kinds, span: Span, name: str = "") -> None:
+    def _index(self, subs: Sequence[t.Expr], wanted: Kinds, at: t.Expr, name: str = "this scope") -> None:
         """Positions for vectors of these sets."""
-        kinds: list[frozenset[str]] = []
+        kinds: Kinds = ()
         for sub in subs:
             self.expr(sub)
-            found = self._kinds(sub)
-            kinds += [ANY] if found is None else found
-        what = f"`{name}`" if name else "this scope"
+            kinds += self._kinds(sub) or (ANY,)
         if len(kinds) != len(wanted):
-            message = f"{what} has {len(wanted)} indexes, and gets {len(kinds)}"
-            self.report.add("E0307", message, span, f"they run through {shown(wanted)}")
-        elif unlike(tuple(kinds), wanted):
-            message = f"{what} runs through {shown(wanted)}, and gets {shown(tuple(kinds))}"
-            self.report.add("E0306", message, span, "each index is from a set of its own")
+            message = f"{name} has {len(wanted)} indexes, and gets {len(kinds)}"
+            self.known.add("E0307", message, at, f"they run through {shown(wanted)}")
+        elif unlike(kinds, wanted):
+            message = f"{name} runs through {shown(wanted)}, and gets {shown(kinds)}"
+            self.known.add("E0306", message, at, "each index is from a set of its own")
 
     def _kinds(self, node: t.Expr) -> Kinds | None:
         """The sets that positions are from; None where that is not known."""
         if isinstance(node, t.Name) and node.id in self.bound:
             return (self.bound[node.id],)
-        if isinstance(node, t.Call):
-            name, _, way = node.function.partition(".")
-            if name in self.known.maps:
-                domain, codomain = self.known.maps[name]
-                return domain if way == "inverse" else codomain
-        return None
+        sides = self.known.sides(node)
+        return sides and sides[1]
 
 
 def _parts(node: t.Expr) -> Iterable[t.Expr]:
     """The expressions right inside another one, in which its indexes are used."""
     match node:
-        case t.Binary():
-            return node.left, node.right
+        case t.Binary(_, left, right):
+            return left, right
         case t.Conditional():
             return node.condition, node.then, node.otherwise
-        case t.Compare():
-            return node.operands
-        case t.Subscript():
-            return node.subs
-        case t.Restrict():
-            return (node.scope,)
-        case t.Join():
-            return node.parts
+        case t.Compare(parts) | t.Subscript(_, parts) | t.Join(parts):
+            return parts
+        case t.Restrict(scope):
+            return (scope,)
     return ()
 
 
@@ -170,27 +156,25 @@ def _names(root: object) -> set[str]:
     return found | {node.name for node in nodes(t.Binder, root)}
 
 
-def _determined(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
+def _determined(rule: t.Derivation, known: Declared) -> None:
     """E0323 for unknowns of the right side that neither the left one, nor a condition, nor `search` determines."""
-    ways = [(rule.left, rule.right)] + ([(rule.right, rule.left)] if rule.arrow == "<=>" else [])
-    for left, right in ways:
+    for left, right in rule.ways:
         given = _closed(rule, known, _names(tuple(formula.scope for formula in left)))
         for formula in right:
             names = _names(formula.scope)
             ranged = {node.name for node in nodes(t.Binder, formula.scope) if node.range is not None}
-            names |= {known.indexes[name] or "" for name in names - ranged if name in known.indexes}
+            names |= known.ranged(names - ranged)
             for name in sorted(names - given):
                 if name in known.sets | known.tensors | known.maps.keys() | known.terms.keys():
                     way = "" if left is rule.left else ", from right to left,"
                     hint = f"`search {name} in ...` says where it is looked for"
                     message = f"nothing determines `{name}`{way} before it is used here"
-                    report.add("E0323", message, formula.span, hint)
+                    known.add("E0323", message, formula, hint)
 
 
 def _closed(rule: t.Derivation, known: Declared, names: set[str]) -> set[str]:
     """Close the known names of a left side: by `search`, by the targets of maps, and by conditions with one unknown."""
-    given = names | {known.indexes[name] or "" for name in names if name in known.indexes}
-    given |= {one.name for one in rule.statements if isinstance(one, t.Search)}
+    given = names | known.ranged(names) | {one.name for one in rule.searches}
     before = -1
     while before < len(given):
         before = len(given)
@@ -206,61 +190,54 @@ def _closed(rule: t.Derivation, known: Declared, names: set[str]) -> set[str]:
     return given
 
 
-def _generators(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
-    for one in rule.statements:
-        if not isinstance(one, t.Search):
-            continue
+def _generators(rule: t.Derivation, known: Declared) -> None:
+    for one in rule.searches:
         node = one.domain
         if not isinstance(node, t.Call) or node.function not in GENERATORS:
             names = ", ".join(f"`{name}`" for name in GENERATORS)
-            report.add("E0326", "this is no generator of what `search` looks for", node.span, f"one of {names}")
+            known.add("E0326", "this is no generator of what `search` looks for", node, f"one of {names}")
             continue
         wanted, options = GENERATORS[node.function]
         if len(node.args) != len(wanted):
             shape = {"term": "f", "set": "X", "map": "phi"}
             hint = f"`{node.function}({', '.join(shape[each] for each in wanted)})`"
             message = f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}"
-            report.add("E0301", message, node.span, hint)
+            known.add("E0301", message, node, hint)
         for arg, kind in zip(node.args, wanted, strict=False):
-            name = arg.id if isinstance(arg, t.Name) else None
-            if name not in {"set": known.sets, "term": known.terms, "map": known.maps}[kind]:
-                report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span, f"`{kind}` declares one")
+            if arg.bare not in {"set": known.sets, "term": known.terms, "map": known.maps}[kind]:
+                known.add("E0304", f"`{node.function}` takes a {kind} here", arg, f"`{kind}` declares one")
         for entry in node.kwargs:
             if entry.name not in options:
                 hint = "it takes " + (", ".join(sorted(options)) or "none")
-                report.add("E0302", f"`{node.function}` has no option `{entry.name}`", entry.span, hint)
+                known.add("E0302", f"`{node.function}` has no option `{entry.name}`", entry, hint)
             elif not _is_option(entry.name, entry.value, known):
-                report.add("E0304", f"this is nothing that `{entry.name}` may be", entry.value.span,
+                known.add("E0304", f"this is nothing that `{entry.name}` may be", entry.value,
                            "numbers from 2 on, as in `[2, 4]`")  # fmt: skip
         makes_map = node.function in _MAPS
         if (one.name in known.maps) is not makes_map and one.name in known.maps.keys() | known.sets:
             hint = f"{' and '.join(f'`{each}`' for each in sorted(_MAPS))} look for maps, the others for sets"
-            report.add("E0304", f"`{node.function}` gives {'a map' if makes_map else 'a set'}, and `{one.name}` is none", one.span,
+            known.add("E0304", f"`{node.function}` gives {'a map' if makes_map else 'a set'}, and `{one.name}` is none", one,
                        hint)  # fmt: skip
 
 
 def _is_option(name: str, value: t.Expr, known: Declared) -> bool:
     """`rank=4`; `factors=divisors(X)`, `to=tile_sizes`, or either as a list of numbers that are at least 2."""
-    if isinstance(value, t.Int):
-        return value.value >= (1 if name == "rank" else 2)
-    if name == "rank":
-        return False
-    if isinstance(value, t.ListExpr):
-        return bool(value.elements) and all(isinstance(item, t.Int) and item.value >= 2 for item in value.elements)
-    if isinstance(value, t.Call):
-        sets = [arg for arg in value.args if isinstance(arg, t.Name) and arg.id in known.sets]
-        return value.function == "divisors" and len(value.args) == len(sets) == 1
-    return isinstance(value, t.Name) and value.id in SUGGESTED
+    match value:
+        case t.Int(number):
+            return number >= (1 if name == "rank" else 2)
+        case t.ListExpr(elements) if name != "rank":
+            return bool(elements) and all(isinstance(item, t.Int) and item.value >= 2 for item in elements)
+        case t.Call("divisors", (arg,)) if name != "rank":
+            return arg.bare in known.sets
+    return name != "rank" and value.bare in SUGGESTED
 
 
 # ---- an end ----------------------------------------------------------------------------------------------------------
 
 
-def _ends(rule: t.Derivation, report: CheckReport) -> None:
+def _ends(rule: t.Derivation, known: Declared) -> None:
     """W0003 where the left side of a rule without conditions and `search` stands inside of what it becomes."""
-    bounded = any(isinstance(one, t.Search) for one in rule.statements) or any(
-        isinstance(one, t.Where) for one in rule.declarations
-    )
+    bounded = rule.searches or any(isinstance(one, t.Where) for one in rule.declarations)
     if bounded or rule.arrow == "<=>" or len(rule.left) != 1:
         return
     (left,) = rule.left
@@ -275,28 +252,28 @@ def _ends(rule: t.Derivation, report: CheckReport) -> None:
         inner = (
             len(rule.right) > 1
             or any(node is not whole for node in found)
-            or len([*walk_expr(whole)]) > len([*walk_expr(pattern)])
+            or len([*t.walk(whole)]) > len([*t.walk(pattern)])
         )
         if wrapped or same or (found and inner):
             hint = "a rule that may be used both ways is written with `<=>`; a `where` or a `search` bounds it"
-            report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule.span, hint)
+            known.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule, hint)
             return
 
 
-def _applied(rule: t.Derivation, report: CheckReport) -> None:
+def _applied(rule: t.Derivation, known: Declared) -> None:
     """W0017 where no search applies a rule, in neither direction."""
-    ways = [way_of(rule.left, rule.right)] + ([way_of(rule.right, rule.left)] if rule.arrow == "<=>" else [])
-    reasons = dict.fromkeys(f"{way.value}" for way in ways if isinstance(way, Never))
+    ways = [way_of(*way) for way in rule.ways]
+    reasons = dict.fromkeys(way.value for way in ways if isinstance(way, Never))
     if all(isinstance(way, Never) for way in ways):
         hint = "one expression, two with names beside each other, or one and behind it the one that reads it"
-        report.add("W0017", f"no search applies `{rule.name}`: {'; '.join(reasons)}", rule.span, hint)
+        known.add("W0017", f"no search applies `{rule.name}`: {'; '.join(reasons)}", rule, hint)
 
 
 def _wraps(pattern: t.Expr, node: t.Expr) -> bool:
     """Return whether what a rule has for an element is computed from the whole element of its left side."""
     if not isinstance(pattern, t.Reduction) or isinstance(node, t.Reduction):
         return False
-    return isinstance(node, t.Binary | t.Unary) and any(part == pattern for part in walk_expr(node))
+    return isinstance(node, t.Binary | t.Unary) and any(part == pattern for part in t.walk(node))
 
 
 def _alike(pattern: t.Expr, node: t.Expr) -> bool:

@@ -15,15 +15,10 @@ from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 def check_duplicates(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
     """W0004 for rules whose text is equal up to names."""
     seen: dict[Any, SubstitutionDef] = {}
-    errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
     for sub in rules.substitutions.values():
-        span = sub.syntax.span
-        if any(e.source is span.source and span.start <= e.start < span.end for e in errors):
-            continue
-        key = canonical(sub)
-        earlier = seen.setdefault(key, sub)
+        earlier = sub if report.failed(sub.syntax) else seen.setdefault(canonical(sub), sub)
         if earlier is not sub and sub.module in modules:
-            report.add("W0004", f"`{sub.syntax.name}` is `{earlier.name}` up to names", sub.syntax.span)
+            report.add("W0004", f"`{sub.syntax.name}` is `{earlier.name}` up to names", sub.syntax)
 
 
 def canonical(sub: SubstitutionDef) -> Any:

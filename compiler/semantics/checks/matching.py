@@ -5,9 +5,11 @@ The other rule's tensors, sizes and attributes are constants here. What is not d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
+from typing import Any
 
 from dslc.semantics.checks.terms import AppliedTerm, Direction, InputTerm, Other, Term, substituted
 from dslc.semantics.library import Rules
@@ -15,257 +17,183 @@ from dslc.semantics.walk import dims_of, nodes, pack_name
 from dslc.syntax import tree as t
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class TermMatch:
-    """Bindings of the pattern's tensors, its names, and its `**rest`."""
+    """Bindings of the tensors of a rule's direction, its names, and its `**rest`; its methods add to them as far as they fit."""
 
-    tensors: Mapping[str, Term]
-    names: Mapping[str, t.Expr]
-    rests: Mapping[str, tuple[tuple[tuple[str, t.Expr], ...], str | None]]
+    rules: Rules
+    pattern: Direction
+    tensors: dict[str, Term] = field(default_factory=dict)
+    names: dict[str, t.Expr] = field(default_factory=dict)
+    rests: dict[str, tuple[tuple[tuple[str, t.Expr], ...], str | None]] = field(default_factory=dict)
+
+    def copy(self) -> TermMatch:
+        return TermMatch(self.rules, self.pattern, {**self.tensors}, {**self.names}, {**self.rests})
+
+    def terms(self, terms: Sequence[Term], others: Sequence[Term]) -> Iterator[TermMatch]:
+        """All ways in which terms are the given ones."""
+        if not terms:
+            yield self
+            return
+        for found in self._term(terms[0], others[0]):
+            yield from found.terms(terms[1:], others[1:])
+
+    def _term(self, term: Term, other: Term) -> Iterator[TermMatch]:
+        if isinstance(term, AppliedTerm) and not (isinstance(other, AppliedTerm) and term.head == other.head):
+            return
+        found = self.copy()
+        if isinstance(term, InputTerm):
+            if same(self.rules, found.tensors.setdefault(term.name, other), other):
+                yield found
+        elif isinstance(term, Other):
+            if isinstance(other, Other) and found._expr(term.expr, other.expr):
+                yield found
+        elif isinstance(other, AppliedTerm) and found._attributes(term, other):
+            for order in orders(self.rules, other):
+                yield from found.terms(term.args, order)
+
+    def _attributes(self, term: AppliedTerm, other: AppliedTerm) -> bool:
+        mine, theirs = dict(term.attrs), dict(other.attrs)
+        if not all(name in theirs and self._expr(value, theirs[name]) for name, value in mine.items()):
+            return False
+        left = tuple(pair for pair in other.attrs if pair[0] not in mine), other.rest
+        return left == ((), None) if term.rest is None else self.rests.setdefault(term.rest, left) == left
+
+    def _name(self, name: str, value: t.Expr) -> bool:
+        return self.names.setdefault(name, value) == value
+
+    def _expr(self, value: Any, other: Any) -> bool:
+        """The pattern's free names stand for any expression, each for one."""
+        if isinstance(value, t.Name) and value.id in self.pattern.free:
+            return self._name(value.id, other)
+        return type(value) is type(other) and all(
+            self._part(getattr(value, entry.name), getattr(other, entry.name))
+            for entry in fields(value)
+            if entry.name != "span"
+        )
+
+    def _part(self, mine: Any, theirs: Any) -> bool:
+        if isinstance(mine, t.Node) and isinstance(theirs, t.Node):
+            return self._expr(mine, theirs)
+        listed = isinstance(mine, tuple) and isinstance(theirs, tuple)
+        if listed and all(isinstance(each, t.Node) for each in (*mine, *theirs)):
+            return self._list(mine, theirs)
+        return bool(mine == theirs)
+
+    def _list(self, values: tuple[t.Expr, ...], others: tuple[t.Expr, ...]) -> bool:
+        """Entry by entry; one pack of the pattern stands for what the others leave."""
+        packs = [k for k, value in enumerate(values) if pack_name(value) in self.pattern.free]
+        if len(packs) > 1:
+            return self._renamed(values, others)
+        if not packs:
+            return len(values) == len(others) and all(map(self._expr, values, others))
+        (at,) = packs
+        end = len(others) - (len(values) - at - 1)
+        around = (*others[:at], *others[end:])
+        if end < at or any(isinstance(each, t.Pack) for each in around):
+            return False
+        middle = t.ListExpr(others[at:end], span=values[at].span)
+        return self._list((*values[:at], *values[at + 1 :]), around) and self._name(pack_name(values[at]) or "", middle)
+
+    def _renamed(self, mine: tuple[t.Expr, ...], theirs: tuple[t.Expr, ...]) -> bool:
+        """Lists with two packs: only where they are the same up to names."""
+        return len(mine) == len(theirs) and all(map(self._slot, mine, theirs))
+
+    def _slot(self, mine: t.Expr, theirs: t.Expr) -> bool:
+        if not isinstance(mine, t.Pack):
+            return not isinstance(theirs, t.Pack) and self._expr(mine, theirs)
+        name = pack_name(mine)
+        whole = t.ListExpr((theirs,), span=theirs.span)
+        return name is not None and pack_name(theirs) is not None and self._name(name, whole)
+
+    def results(self) -> tuple[Term, ...] | None:
+        """The right side with what its names stand for; None where something on it is not bound."""
+        try:
+            return tuple([self._applied(term) for term in self.pattern.right])
+        except KeyError:
+            return None
+
+    def _applied(self, term: Term) -> Term:
+        if isinstance(term, InputTerm):
+            return self.tensors[term.name]
+        if isinstance(term, Other):
+            return Other(substituted(term.expr, self.names))
+        more, rest = ((), None) if term.rest is None else self.rests[term.rest]
+        attrs = {**dict(more), **{name: substituted(value, self.names) for name, value in term.attrs}}
+        args = tuple([self._applied(arg) for arg in term.args])
+        return replace(term, args=args, attrs=tuple(sorted(attrs.items(), key=itemgetter(0))), rest=rest)
+
+    def allowed(self, other: Direction) -> bool:
+        """Return whether the pattern's types and guards hold wherever the other rule's do, as far as the texts show."""
+        found, span = self.copy(), self.pattern.rule.syntax.span
+        if not found._typed(other):
+            return False
+        inputs = {name: term for name, term in self.tensors.items() if isinstance(term, InputTerm)}
+        names = {**found.names, **{name: t.Name(term.name, span=span) for name, term in inputs.items()}}
+        hidden = self.pattern.free - names.keys() | self.tensors.keys() - inputs.keys()
+        return all(
+            hidden.isdisjoint(_heads(condition)) and substituted(condition, names) in other.conditions
+            for condition in self.pattern.conditions
+        )
+
+    def _typed(self, other: Direction) -> bool:
+        """Bind the sizes of types; False where a type may exclude the other rule's tensors."""
+        pattern = self.pattern
+        uses = Counter(pack_name(dim) for declared in pattern.types.values() for dim in dims_of(declared))
+        for name, declared in pattern.types.items():
+            term = self.tensors.get(name)
+            if declared is None or term is None:
+                continue
+            if isinstance(term, InputTerm):
+                theirs = other.types.get(term.name)
+                if theirs is None or not self._type(declared, theirs):
+                    return False
+                continue
+            dims = dims_of(declared)
+            pack = pack_name(dims[0]) if len(dims) == 1 else None
+            # the element type is a name which no other condition speaks of, though other tensors may share it
+            free = declared.name in pattern.free and declared.name not in _heads(pattern.conditions)
+            if pack is None or not free or uses[pack] > 1 or pack in self.names:
+                return False
+        return True
+
+    def _type(self, mine: t.TypeExpr, theirs: t.TypeExpr) -> bool:
+        if mine.name in self.pattern.free:
+            if not self._name(mine.name, t.Name(theirs.name, span=theirs.span)):
+                return False
+        elif mine.name != theirs.name:
+            return False
+        if mine.dims is None or theirs.dims is None:
+            return mine.dims == theirs.dims
+        several = sum(isinstance(dim, t.Pack) for dim in mine.dims) > 1
+        return (self._renamed if several else self._list)(mine.dims, theirs.dims)
 
 
-EMPTY = TermMatch({}, {}, {})
+def _heads(conditions: Any) -> set[str]:
+    return {node.head for node in nodes(t.Name, conditions)}
 
 
-def matches(rules: Rules, pattern: Direction, others: tuple[Term, ...]) -> Iterator[TermMatch]:
+def matches(rules: Rules, pattern: Direction, others: Sequence[Term]) -> Iterator[TermMatch]:
     """All ways in which the left side of a rule is the given terms."""
     if len(pattern.left) == len(others):
-        yield from _all(rules, pattern, pattern.left, others, EMPTY)
+        yield from TermMatch(rules, pattern).terms(pattern.left, others)
 
 
-def _all(
-    rules: Rules, pattern: Direction, terms: tuple[Term, ...], others: tuple[Term, ...], found: TermMatch
-) -> Iterator[TermMatch]:
-    if not terms:
-        yield found
-        return
-    for next_found in _one(rules, pattern, terms[0], others[0], found):
-        yield from _all(rules, pattern, terms[1:], others[1:], next_found)
-
-
-def _one(rules: Rules, pattern: Direction, term: Term, other: Term, found: TermMatch) -> Iterator[TermMatch]:
-    if isinstance(term, InputTerm):
-        known = found.tensors.get(term.name)
-        if known is None:
-            yield replace(found, tensors={**found.tensors, term.name: other})
-        elif same(rules, known, other):
-            yield found
-        return
-    if isinstance(term, Other):
-        bound = _expr(pattern, term.expr, other.expr, found) if isinstance(other, Other) else None
-        if bound is not None:
-            yield bound
-        return
-    if not isinstance(other, AppliedTerm) or (term.operator, term.output) != (other.operator, other.output):
-        return
-    if len(term.args) != len(other.args):
-        return
-    bound = _attributes(pattern, term, other, found)
-    if bound is None:
-        return
-    orders = [other.args]
-    if len(other.args) == 2 and rules.traits_of(term.operator).commutative:
-        orders.append(other.args[::-1])
-    for order in orders:
-        yield from _all(rules, pattern, term.args, order, bound)
-
-
-def _attributes(pattern: Direction, term: AppliedTerm, other: AppliedTerm, found: TermMatch) -> TermMatch | None:
-    mine, theirs = dict(term.attrs), dict(other.attrs)
-    for name, value in mine.items():
-        if name not in theirs:
-            return None
-        bound = _expr(pattern, value, theirs[name], found)
-        if bound is None:
-            return None
-        found = bound
-    left = tuple(pair for pair in other.attrs if pair[0] not in mine)
-    if term.rest is None:
-        return found if not left and other.rest is None else None
-    known = found.rests.get(term.rest)
-    if known is None:
-        return replace(found, rests={**found.rests, term.rest: (left, other.rest)})
-    return found if known == (left, other.rest) else None
-
-
-def _expr(pattern: Direction, value: t.Expr, other: t.Expr, found: TermMatch) -> TermMatch | None:
-    """The pattern's free names stand for any expression, each for one."""
-    if isinstance(value, t.Name) and value.id in pattern.free:
-        return _bound(found, value.id, other)
-    if type(value) is not type(other):
-        return None
-    for entry in fields(value):
-        mine, theirs = getattr(value, entry.name), getattr(other, entry.name)
-        if entry.name == "span":
-            continue
-        bound: TermMatch | None = found if mine == theirs else None
-        if isinstance(mine, t.Node) and isinstance(theirs, t.Node):
-            bound = _expr(pattern, mine, theirs, found)  # type: ignore[arg-type]
-        elif (
-            isinstance(mine, tuple)
-            and isinstance(theirs, tuple)
-            and all(isinstance(x, t.Node) for x in (*mine, *theirs))
-        ):
-            bound = _list(pattern, mine, theirs, found)
-        if bound is None:
-            return None
-        found = bound
-    return found
-
-
-def _list(
-    pattern: Direction, values: tuple[t.Expr, ...], others: tuple[t.Expr, ...], found: TermMatch
-) -> TermMatch | None:
-    """Entry by entry; one pack of the pattern stands for what the others leave."""
-    packs = [k for k, value in enumerate(values) if pack_name(value) in pattern.free]
-    if len(packs) > 1:
-        return _renamed(pattern, values, others, found)
-    if not packs:
-        if len(values) != len(others):
-            return None
-        for value, other in zip(values, others, strict=True):
-            bound = _expr(pattern, value, other, found)
-            if bound is None:
-                return None
-            found = bound
-        return found
-    at, behind = packs[0], len(values) - packs[0] - 1
-    if len(others) < len(values) - 1:
-        return None
-    middle = others[at : len(others) - behind]
-    if any(isinstance(each, t.Pack) for each in (*others[:at], *others[len(others) - behind :])):
-        return None
-    rest = _list(pattern, (*values[:at], *values[at + 1 :]), (*others[:at], *others[len(others) - behind :]), found)
-    if rest is None:
-        return None
-    pack = values[at]
-    return _bound(rest, pack_name(pack) or "", t.ListExpr(tuple(middle), span=pack.span))
-
-
-def _bound(match: TermMatch, name: str, value: t.Expr) -> TermMatch | None:
-    """A match with what a name stands for; None where it stands for something else."""
-    if name not in match.names:
-        return replace(match, names={**match.names, name: value})
-    return match if match.names[name] == value else None
-
-
-def applied_match(term: Term, match: TermMatch) -> Term | None:
-    """A term of the pattern's rule with what its names stand for; None where something on its right is not bound."""
-    if isinstance(term, InputTerm):
-        return match.tensors.get(term.name)
-    if isinstance(term, Other):
-        return Other(substituted(term.expr, match.names))
-    args = tuple(applied_match(arg, match) for arg in term.args)
-    if any(arg is None for arg in args):
-        return None
-    attrs = {name: substituted(value, match.names) for name, value in term.attrs}
-    rest = None
-    if term.rest is not None:
-        if term.rest not in match.rests:
-            return None
-        more, rest = match.rests[term.rest]
-        attrs = {**dict(more), **attrs}
-    known = tuple(a for a in args if a is not None)
-    return AppliedTerm(term.operator, known, tuple(sorted(attrs.items(), key=itemgetter(0))), rest, term.output)
+def orders(rules: Rules, term: AppliedTerm) -> list[tuple[Term, ...]]:
+    """The operands of a term as they stand, and exchanged where the operator is commutative."""
+    turned = len(term.args) == 2 and rules.traits_of(term.operator).commutative
+    return [term.args, term.args[::-1]] if turned else [term.args]
 
 
 def same(rules: Rules, a: Term, b: Term) -> bool:
     """Equal up to the order of operands of commutative operators."""
     if not isinstance(a, AppliedTerm) or not isinstance(b, AppliedTerm):
         return a == b
-    if (a.operator, a.output, a.attrs, a.rest, len(a.args)) != (b.operator, b.output, b.attrs, b.rest, len(b.args)):
+    if (a.head, a.attrs, a.rest) != (b.head, b.attrs, b.rest):
         return False
-    if all(same(rules, x, y) for x, y in zip(a.args, b.args, strict=True)):
-        return True
-    turned = len(a.args) == 2 and rules.traits_of(a.operator).commutative
-    return turned and same(rules, a.args[0], b.args[1]) and same(rules, a.args[1], b.args[0])
+    return any(all_same(rules, a.args, order) for order in orders(rules, b))
 
 
-def allowed(pattern: Direction, match: TermMatch, other: Direction) -> bool:
-    """Return whether the pattern's types and guards hold wherever the other rule's do, as far as the texts show."""
-    found = _types(pattern, match, other)
-    if found is None:
-        return False
-    span = pattern.rule.syntax.span
-    names = dict(found.names)
-    names |= {name: t.Name(term.name, span=span) for name, term in match.tensors.items() if isinstance(term, InputTerm)}
-    for condition in pattern.conditions:
-        if any(_speaks_of(condition, name) for name, term in match.tensors.items() if not isinstance(term, InputTerm)):
-            return False
-        unbound = pattern.free - names.keys()
-        if (
-            any(_speaks_of(condition, name) for name in unbound)
-            or substituted(condition, names) not in other.conditions
-        ):
-            return False
-    return True
-
-
-def _speaks_of(condition: t.Expr, name: str) -> bool:
-    return any(node.id.partition(".")[0] == name for node in nodes(t.Name, condition))
-
-
-def _types(pattern: Direction, match: TermMatch, other: Direction) -> TermMatch | None:
-    """The match extended by the sizes of types; None where a type may exclude the other rule's tensors."""
-    uses: dict[str, int] = {}
-    for declared in pattern.types.values():
-        for pack in map(pack_name, dims_of(declared)):
-            if pack is not None:
-                uses[pack] = uses.get(pack, 0) + 1
-    for name, declared in pattern.types.items():
-        term = match.tensors.get(name)
-        if declared is None or term is None:
-            continue
-        if isinstance(term, InputTerm):
-            theirs = other.types.get(term.name)
-            if theirs is None:
-                return None
-            bound = _type(pattern, declared, theirs, match)
-            if bound is None:
-                return None
-            match = bound
-            continue
-        pack = pack_name(dims_of(declared)[0]) if len(dims_of(declared)) == 1 else None
-        # the element type is a name which no other condition speaks of, though other tensors may share it
-        free = declared.name in pattern.free and not any(_speaks_of(c, declared.name) for c in pattern.conditions)
-        if pack is None or not free or uses[pack] > 1 or pack in match.names:
-            return None
-    return match
-
-
-def _type(pattern: Direction, mine: t.TypeExpr, theirs: t.TypeExpr, match: TermMatch) -> TermMatch | None:
-    found: TermMatch | None = match
-    if mine.name in pattern.free:
-        found = _bound(match, mine.name, t.Name(theirs.name, span=theirs.span))
-    elif mine.name != theirs.name:
-        return None
-    if found is None:
-        return None
-    match = found
-    if mine.dims is None or theirs.dims is None:
-        return match if mine.dims == theirs.dims else None
-    several = sum(isinstance(dim, t.Pack) for dim in mine.dims) > 1
-    return (_renamed if several else _list)(pattern, mine.dims, theirs.dims, match)
-
-
-def _renamed(
-    pattern: Direction, mine: tuple[t.Expr, ...], theirs: tuple[t.Expr, ...], match: TermMatch
-) -> TermMatch | None:
-    """Lists with two packs: only where they are the same up to names."""
-    if len(mine) != len(theirs):
-        return None
-    for a, b in zip(mine, theirs, strict=True):
-        if isinstance(a, t.Pack) != isinstance(b, t.Pack):
-            return None
-        bound: TermMatch | None
-        if isinstance(a, t.Pack):
-            name = pack_name(a)
-            if name is None or pack_name(b) is None:
-                return None
-            bound = _bound(match, name, t.ListExpr((b,), span=b.span))
-        else:
-            bound = _expr(pattern, a, b, match)
-        if bound is None:
-            return None
-        match = bound
-    return match
+def all_same(rules: Rules, one: Sequence[Term], other: Sequence[Term]) -> bool:
+    """As `same`, of several terms."""
+    return len(one) == len(other) and all(same(rules, a, b) for a, b in zip(one, other, strict=True))

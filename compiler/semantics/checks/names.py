@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from dslc.errors import Diagnostic, Fix, Span, instead
+from dslc.errors import Diagnostic, Fix, Span, closest, instead, suggested
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Remember, afresh
 from dslc.semantics.library import Rules, standard
 from dslc.semantics.nary import takes_many
-from dslc.semantics.walk import binders_of, conditions_in, nodes
+from dslc.semantics.walk import binders_of, conditions_in, nodes, span_of
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import (
     CONSTANTS,
@@ -36,16 +35,20 @@ class CheckReport:
         self,
         code: str,
         message: str,
-        span: Span | None,
+        at: t.Node | Span | None,
         hint: str = "",
         fix: Fix | None = None,
         counterexample: str = "",
     ) -> None:
         found = Diagnostic(
-            code, message, span, hint=hint, fix=fix, counterexample=counterexample,
+            code, message, span_of(at), hint=hint, fix=fix, counterexample=counterexample,
             severity="warning" if code.startswith("W") else "error",
         )  # fmt: skip
         self.take([found])
+
+    def failed(self, node: t.Node) -> bool:
+        """Return whether an error was found in a node."""
+        return any(d.severity == "error" and d.span is not None and d.span.starts_in(node.span) for d in self.found)
 
     def take(self, found: Iterable[Diagnostic]) -> None:
         """Adds findings, each once."""
@@ -54,22 +57,25 @@ class CheckReport:
                 self.found.append(new)
 
 
+@dataclass
 class NameScope:
     """Names of an item by kind; inner scopes (binders) see the outer ones. `used` is shared with the item's other scopes."""
 
-    def __init__(self, module: Module, rules: Rules, report: CheckReport, parent: NameScope | None = None) -> None:
-        self.module, self.rules, self.report, self.parent = module, rules, report, parent
-        self.kinds: dict[str, str] = {}
-        self.dims: dict[str, tuple[t.Expr, ...]] = parent.dims if parent else {}
-        self.used: set[str] = parent.used if parent else set()
-        self.functions: dict[str, int] = parent.functions if parent else {}
-        #: functions beside the vocabulary that this kind of item knows
-        self.extra: frozenset[str] = parent.extra if parent else frozenset()
-        #: on the left side of a rule, an unknown name in an attribute's place is bound there
-        self.pattern: bool = parent.pattern if parent else False
+    module: Module
+    rules: Rules
+    report: CheckReport
+    #: functions beside the vocabulary that this kind of item knows
+    extra: frozenset[str] = frozenset()
+    parent: NameScope | None = None
+    kinds: dict[str, str] = field(default_factory=dict)
+    dims: dict[str, tuple[t.Expr, ...]] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    functions: dict[str, int] = field(default_factory=dict)
+    #: on the left side of a rule, an unknown name in an attribute's place is bound there
+    pattern: bool = False
 
     def inner(self) -> NameScope:
-        return NameScope(self.module, self.rules, self.report, self)
+        return replace(self, parent=self, kinds={})
 
     def bind(self, name: str, kind: str) -> None:
         self.kinds[name] = kind
@@ -82,10 +88,18 @@ class NameScope:
             for name in statement.names:
                 self.bind(name, "value")
         elif isinstance(statement, t.Function | t.TermDecl):
-            signatures = statement.signatures if isinstance(statement, t.TermDecl) else (statement,)
-            for each in signatures:
-                self.bind(each.name, "term" if isinstance(statement, t.TermDecl) else "function")
+            for each in statement.signatures if isinstance(statement, t.TermDecl) else (statement,):
+                self.bind(each.name, "function" if each is statement else "term")
                 self.functions[each.name] = len(each.params)
+
+    def statement(self, statement: t.Node) -> None:
+        """Checks what statements of any item say: values, the bodies of functions, conditions."""
+        if isinstance(statement, t.Let | t.LetMany):
+            self.check(statement.value)
+        elif isinstance(statement, t.Function):
+            self.function(statement)
+        elif isinstance(statement, t.Where):
+            self.conditions((statement,))
 
     def place(self, binders: Iterable[t.Binder]) -> None:
         """Binds iterators, whose ranges may use those before."""
@@ -94,12 +108,9 @@ class NameScope:
             self.bind(binder.name, "list" if binder.star else "index")
 
     def kind(self, name: str) -> str | None:
-        at: NameScope | None = self
-        while at is not None:
-            if name in at.kinds:
-                return at.kinds[name]
-            at = at.parent
-        return None
+        if name in self.kinds or self.parent is None:
+            return self.kinds.get(name)
+        return self.parent.kind(name)
 
     def names(self) -> list[str]:
         return [*self.kinds, *(self.parent.names() if self.parent else [])]
@@ -109,7 +120,7 @@ class NameScope:
         if isinstance(expr, t.Int | t.Float | t.Str | t.Inf | t.ListExpr) or (
             isinstance(expr, t.Binary) and expr.op not in {"and", "or"}
         ):
-            self.report.add("E0315", f"`{expr.span.text}` is no condition", expr.span)
+            self.report.add("E0315", f"`{expr.span.text}` is no condition", expr)
 
     def conditions(self, statements: Iterable[t.Node]) -> None:
         """Checks all `where` statements among some."""
@@ -125,11 +136,11 @@ class NameScope:
         for node in nodes(t.Call, function.body):
             if node.function == function.name:
                 hint = "`let` functions are never recursive"
-                self.report.add("E0317", f"`{function.name}` calls itself", node.span, hint)
+                self.report.add("E0317", f"`{function.name}` calls itself", node, hint)
 
     def results(self, names: tuple[str, ...], value: t.Expr, span: Span) -> None:
         """Checks that there are as many names as a call has outputs."""
-        definition = self.module.lookup(value.function) if isinstance(value, t.Call) else None
+        definition = self.module.called(value)
         if (
             not isinstance(value, t.Call)
             or not isinstance(definition, OperatorDef)
@@ -148,33 +159,30 @@ class NameScope:
         """Looks up every name of an expression. In `pattern` places unknown names are bound."""
         if expr is None or isinstance(expr, t.Int | t.Float | t.Str | t.Inf):
             return
-        if isinstance(expr, t.Name):
-            self._name(expr, pattern)
-        elif isinstance(expr, t.Call):
-            self._call(expr)
-        elif isinstance(expr, t.Subscript):
-            self._subscript(expr)
-        elif isinstance(expr, t.Field):
-            self.check(expr.call)
-            self._output(expr)
-        elif isinstance(expr, t.Reduction):
-            self._inside(expr.binders, expr.where, expr.body)
-        elif isinstance(expr, t.ForAll):
-            self.check(expr.domain)
-            scope = self.inner()
-            scope.bind(expr.name, "index")
-            scope.check(expr.body)
-        elif isinstance(expr, t.Traversal):
-            self._inside(binders_of(expr.places), expr.where, expr.body)
-        else:
-            for child in t.children(expr):
-                self.check(child, pattern and isinstance(expr, t.ListExpr | t.Pack))
+        match expr:
+            case t.Name():
+                self._name(expr, pattern)
+            case t.Call():
+                self._call(expr)
+            case t.Reduction(_, binders, where, body):
+                self._inside(binders, where, body)
+            case t.Traversal(places, where, body):
+                self._inside(binders_of(places), where, body)
+            case t.ForAll(name, domain, body):
+                self._inside([t.Binder(False, name, domain, span=expr.span)], body)
+            case _:
+                for child in t.children(expr):
+                    self.check(child, pattern and isinstance(expr, t.ListExpr | t.Pack))
+                if isinstance(expr, t.Subscript):
+                    self._subscript(expr)
+                elif isinstance(expr, t.Field):
+                    self._output(expr)
 
     def _name(self, expr: t.Name, pattern: bool) -> None:
-        name, (head, dot, _) = expr.id, expr.id.partition(".")
+        name, head = expr.id, expr.head
         if self.kind(name) is not None:
             self.used.add(name)
-        elif dot and self.kind(head) is not None:
+        elif self.kind(head) is not None:
             self.used.add(head)
         elif pattern:
             self._bind_outside(name, "value")
@@ -183,23 +191,23 @@ class NameScope:
 
     def _bind_outside(self, name: str, kind: str) -> None:
         """Binds a name in the outermost scope, as what a pattern says is known to all of the item."""
-        root = self
-        while root.parent is not None:
-            root = root.parent
-        root.bind(name, kind)
-        self.used.add(name)
+        if self.parent is not None:
+            self.parent._bind_outside(name, kind)
+        else:
+            self.bind(name, kind)
+            self.used.add(name)
 
     def unknown(self, name: str, span: Span, called: bool = False) -> None:
         visible = {*self.names(), *self.module.names, *VOCABULARY}
         elsewhere = {op.short for op in standard().operators.values()} - visible if called else set()
         options = sorted(visible | elsewhere)
         cased = [option for option in options if option.lower() == name.lower()]
-        close = [name] if name in elsewhere else cased or difflib.get_close_matches(name, options, n=1)
-        hint = f"did you mean `{close[0]}`?" if close and close[0] != name else ""
-        fix = instead(span, name, close[0]) if hint else None
-        if close and close[0] in elsewhere:
-            hint = f"{hint} `import std ({close[0]})` brings it".strip()
-            fix = imports(self.module.file, close[0]) if close[0] == name else None
+        close = name if name in elsewhere else cased[0] if cased else closest(name, options)
+        other = close if close != name else None
+        hint, fix = suggested(other), instead(span, name, other)
+        if close in elsewhere:
+            hint = f"{hint} `import std ({close})` brings it".strip()
+            fix = imports(self.module.file, name) if close == name else None
         self.report.add("E0201", f"nothing is named `{name}` here", span, hint, fix=fix)
 
     def _inside(self, binders: Iterable[t.Binder], *bodies: t.Expr | None) -> None:
@@ -209,14 +217,11 @@ class NameScope:
             scope.check(body)
 
     def _subscript(self, expr: t.Subscript) -> None:
-        self.check(expr.base)
-        for sub in expr.subs:
-            self.check(sub)
-        self.check(expr.other)
-        if isinstance(expr.base, t.Name) and expr.base.id in self.dims and self.kind(expr.base.id) == "tensor":
-            problem = fits_subscripts(self.dims[expr.base.id], expr.subs)
+        name = expr.base.bare
+        if name in self.dims and self.kind(name) == "tensor":
+            problem = fits_subscripts(self.dims[name], expr.subs)
             if problem:
-                self.report.add("E0307", f"`{expr.base.id}` {problem}", expr.span)
+                self.report.add("E0307", f"`{name}` {problem}", expr)
 
     # ---- calls -------------------------------------------------------------------------------------------------
 
@@ -227,7 +232,7 @@ class NameScope:
         definition = self.module.lookup(expr.function)
         known: dict[str, t.Attr] | None = None
         wanted: int | None = None
-        if kind is not None or ("." in expr.function and self.kind(head) is not None):
+        if kind is not None or self.kind(head) is not None:
             self.used.add(expr.function if kind == "function" else head)
             wanted = self.functions.get(expr.function)
         elif isinstance(definition, FunctionDef):
@@ -251,40 +256,41 @@ class NameScope:
             elif self.pattern:
                 self._bind_outside(expr.rest, "attributes")
             else:
-                self.report.add("E0323", f"`**{expr.rest}` is bound nowhere", expr.span)
+                self.report.add("E0323", f"`**{expr.rest}` is bound nowhere", expr)
         given: set[str] = set()
         for keyword in expr.kwargs:
             if keyword.name in given:
-                self.report.add("E0309", f"`{keyword.name}` is given twice", keyword.span)
+                self.report.add("E0309", f"`{keyword.name}` is given twice", keyword)
             given.add(keyword.name)
             if known is not None and keyword.name not in known:
-                options = difflib.get_close_matches(keyword.name, known, n=1)
-                hint = "attributes: " + ", ".join(known) if known else ""
-                hint = f"did you mean `{options[0]}`?" if options else hint
-                fix = instead(keyword.span, keyword.name, options[0]) if options else None
-                message = f"`{expr.function}` has no attribute `{keyword.name}`"
-                self.report.add("E0302", message, keyword.span, hint, fix)
+                close = closest(keyword.name, known)
+                hint = suggested(close, "attributes: " + ", ".join(known) if known else "")
+                message, fix = (
+                    f"`{expr.function}` has no attribute `{keyword.name}`",
+                    instead(keyword.span, keyword.name, close),
+                )
+                self.report.add("E0302", message, keyword, hint, fix)
             elif known is not None:
                 problem = literal_problem(known[keyword.name], keyword.value)
                 if problem:
                     message = f"the attribute `{keyword.name}` of `{expr.function}` {problem}"
-                    self.report.add("E0304", message, keyword.value.span)
+                    self.report.add("E0304", message, keyword.value)
                 self._axes(expr, known[keyword.name], keyword.value)
             self.check(keyword.value, pattern=self.pattern)
-        if known is not None and expr.rest is None and (kind is None):
+        if known is not None and expr.rest is None:
             self._missing(expr, known, given)
 
     def _output(self, expr: t.Field) -> None:
-        definition = self.module.lookup(expr.call.function) if isinstance(expr.call, t.Call) else None
+        definition = self.module.called(expr.call)
         if isinstance(definition, OperatorDef):
             names = [output.name for output in definition.syntax.outputs]
             if expr.name not in names:
                 hint = "outputs: " + ", ".join(names)
-                self.report.add("E0324", f"`{definition.short}` has no output `{expr.name}`", expr.span, hint)
+                self.report.add("E0324", f"`{definition.short}` has no output `{expr.name}`", expr, hint)
 
     def _axes(self, expr: t.Call, attr: t.Attr, value: t.Expr) -> None:
         """Axes that are written down, of a tensor whose rank is."""
-        name = expr.args[0].id if expr.args and isinstance(expr.args[0], t.Name) else ""
+        name = (expr.args[0].bare if expr.args else None) or ""
         dims = self.dims.get(name, ())
         if attr.type.name not in {"axis", "axes", "permutation"} or any(isinstance(d, t.Pack) for d in dims):
             return
@@ -292,7 +298,7 @@ class NameScope:
             number = entry.operand if isinstance(entry, t.Unary) else entry
             at = number.value * (-1 if isinstance(entry, t.Unary) else 1) if isinstance(number, t.Int) else 0
             if not -len(dims) <= at < len(dims):
-                self.report.add("E0322", f"`{name}` has {len(dims)} axes, and no axis {entry.span.text}", entry.span)
+                self.report.add("E0322", f"`{name}` has {len(dims)} axes, and no axis {entry.span.text}", entry)
 
     def _missing(self, expr: t.Call, known: dict[str, t.Attr], given: set[str]) -> None:
         if self.kind("(equation)") is not None and not expr.kwargs:
@@ -301,20 +307,18 @@ class NameScope:
             if attr.default is None and attr.name not in given:
                 hint = f"write `{attr.name}=...`; it is `{attr.type.span.text}`"
                 message = f"the attribute `{attr.name}` of `{expr.function}` is missing"
-                self.report.add("E0303", message, expr.span, hint)
+                self.report.add("E0303", message, expr, hint)
 
     def _operator(self, expr: t.Call, op: OperatorDef) -> None:
         most = len(op.syntax.params)
-        least = sum(1 for param in op.syntax.params if param.default is None)
-        if takes_many(self.rules, op) and len(expr.args) >= 1:
-            return
-        if not least <= len(expr.args) <= most:
+        least = sum(param.default is None for param in op.syntax.params)
+        if not least <= len(expr.args) <= most and not (takes_many(self.rules, op) and expr.args):
             wanted = f"{least}" if least == most else f"{least} to {most}"
             names = ", ".join(param.name for param in op.syntax.params)
             self._arity(expr, f"takes {wanted} tensor{'s' * (most != 1)} ({names}), not {len(expr.args)}")
 
     def _arity(self, expr: t.Call, text: str) -> None:
-        self.report.add("E0301", f"`{expr.function}` {text}", expr.span)
+        self.report.add("E0301", f"`{expr.function}` {text}", expr)
 
 
 def imports(file: t.File, name: str) -> Fix:
@@ -347,23 +351,26 @@ _LISTS = {"ints", "floats", "axes", "permutation"}
 def literal_problem(attr: t.Attr, value: t.Expr) -> str:
     """Problem with a literal for the attribute's declared type; empty where there is none, or it is unknown."""
     kind, listed = attr.type.name, attr.type.dims is not None or attr.type.name in _LISTS
-    text = attr.type.span.text
-    if isinstance(value, t.Str) and kind != "string":
-        return f"is `{text}`, and this is a string"
-    if isinstance(value, t.Name) and value.id in {"true", "false"} and kind != "bool":
-        return f"is `{text}`, and this is a truth value"
-    if isinstance(value, t.Name) and value.id in DTYPE_NAMES and kind != "dtype" and value.id != "bool":
-        return f"is `{text}`, and this is an element type"
-    if isinstance(value, t.Int | t.Float) and kind in {"string", "dtype"}:
-        return f"is `{text}`, and this is a number"
-    if kind == "bool" and (isinstance(value, t.Float) or (isinstance(value, t.Int) and value.value not in {0, 1})):
-        return f"is `{text}`, and this is a number"
-    if isinstance(value, t.Float) and kind in {"int", "ints", "axis", "axes", "permutation"}:
-        return f"is `{text}`, and this is no integer"
-    if isinstance(value, t.ListExpr) and not listed:
-        return f"is `{text}`, and this is a list"
-    if isinstance(value, t.ListExpr) and attr.type.dims and isinstance(attr.type.dims[0], t.Int):
-        count, given = attr.type.dims[0].value, len(value.elements)
-        if count != 2 and count != given and not any(isinstance(e, t.Pack) for e in value.elements):
-            return f"has {count} entries, and this list has {given}"
-    return ""
+    this = ""
+    match value:
+        case t.Str() if kind != "string":
+            this = "a string"
+        case t.Name("true" | "false") if kind != "bool":
+            this = "a truth value"
+        case t.Name(name) if name in DTYPE_NAMES - {"bool"} and kind != "dtype":
+            this = "an element type"
+        case t.Float() | t.Int() if kind in {"string", "dtype"}:
+            this = "a number"
+        case t.Float() if kind == "bool":
+            this = "a number"
+        case t.Int(number) if kind == "bool" and number not in {0, 1}:
+            this = "a number"
+        case t.Float() if kind in {"int", "ints", "axis", "axes", "permutation"}:
+            this = "no integer"
+        case t.ListExpr() if not listed:
+            this = "a list"
+        case t.ListExpr(elements) if attr.type.dims and isinstance(attr.type.dims[0], t.Int):
+            count, given = attr.type.dims[0].value, len(elements)
+            if count not in {2, given} and not any(isinstance(each, t.Pack) for each in elements):
+                return f"has {count} entries, and this list has {given}"
+    return this and f"is `{attr.type.span.text}`, and this is {this}"

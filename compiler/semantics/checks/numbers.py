@@ -19,7 +19,7 @@ def check_numbers(rules: Rules, modules: frozenset[Module], report: CheckReport)
     for module in rules.modules:
         if module in modules and any(node.value >= _LIMIT for node in nodes(t.Int, module.file.items)):
             for number in _counts(module.file, False):
-                report.add("E0329", f"{number.value} does not fit 64 bits, as sizes and attributes must", number.span)
+                report.add("E0329", f"{number.value} does not fit 64 bits, as sizes and attributes must", number)
 
 
 def _counts(node: t.Node, counts: bool) -> Iterator[t.Int]:

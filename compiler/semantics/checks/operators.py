@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import islice
 
-from dslc.errors import Diagnostic, Span, instead
+from dslc.errors import Diagnostic, Span, instead, suggested
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
@@ -17,7 +17,7 @@ from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import plain
 from dslc.semantics.types import shape_of
-from dslc.semantics.walk import binders_of, dims_of, names_in, nodes, pack_name, walk_expr
+from dslc.semantics.walk import binders_of, dims_of, names_in, nodes, pack_name
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, DTYPE_NAMES, DTYPE_SPELLINGS, KEYWORDS
 
@@ -35,7 +35,7 @@ def check_operator(rules: Rules, op: OperatorDef, report: CheckReport) -> None:
     _circle(op, report)
     _unused(op, scope)
     if op.syntax.doc is None:
-        report.add("W0008", f"`{op.short}` has no documentation", op.syntax.span)
+        report.add("W0008", f"`{op.short}` has no documentation", op.syntax)
     if sum(d.severity == "error" for d in report.found) == before:
         report.take(report.remember("elaborates", op, lambda: _elaborates(rules, op)))
 
@@ -68,7 +68,7 @@ def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
         if name in packs or name in names:
             kind = "pack" if name in packs else "size"
             if scope.kinds.setdefault(name, kind) != kind:
-                report.add("E0213", f"`{name}` is {_a(scope.kinds[name])} and {_a(kind)}", node.span)
+                report.add("E0213", f"`{name}` is {_a(scope.kinds[name])} and {_a(kind)}", node)
     for param in op.syntax.params:
         if param.type is not None and param.type.name not in DTYPE_NAMES:
             scope.kinds.setdefault(param.type.name, "type")
@@ -98,9 +98,7 @@ def _a(kind: str) -> str:
 
 def _bound_by(condition: t.Expr) -> list[str]:
     """Names that a guard may bind: alone on a side of `==`, or in a list there."""
-    if not isinstance(condition, t.Compare) or condition.ops != ("==",):
-        return []
-    parts = (p for side in condition.operands for p in (side.elements if isinstance(side, t.ListExpr) else (side,)))
+    parts = (p for side in condition.equated for p in (side.elements if isinstance(side, t.ListExpr) else (side,)))
     return [part.id for part in parts if isinstance(part, t.Name) and "." not in part.id]
 
 
@@ -113,15 +111,16 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
     type_attrs = {attr.name for attr in op.attrs if attr.type.name == "dtype"}
     for param in op.syntax.params:
         if param.type is None or param.type.dims is None:
-            report.add("E0305", f"the parameter `{param.name}` needs a tensor type, such as `T[M, N]`", param.span)
+            report.add("E0305", f"the parameter `{param.name}` needs a tensor type, such as `T[M, N]`", param)
             continue
         if param.type.name not in DTYPE_NAMES and not param.type.name[0].isupper():
             meant = DTYPE_SPELLINGS.get(param.type.name)
             hint = "one of " + ", ".join(sorted(DTYPE_NAMES)) + ", or a variable such as `T`"
-            report.add(
-                "E0305", f"there is no element type `{param.type.name}`", param.type.span,
-                f"did you mean `{meant}`?" if meant is not None else hint, instead(param.type.span, param.type.name, meant),
-            )  # fmt: skip
+            message, fix = (
+                f"there is no element type `{param.type.name}`",
+                instead(param.type.span, param.type.name, meant),
+            )
+            report.add("E0305", message, param.type, suggested(meant, hint), fix)
         _packs(op, param, report)
         _solvable(op, param, report)
     for output in op.syntax.outputs:
@@ -130,22 +129,20 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
         name = output.type.name
         if name not in DTYPE_NAMES and name not in types and name not in type_attrs:
             meant = DTYPE_SPELLINGS.get(name)
-            report.add(
-                "E0305", f"nothing determines the element type `{name}` of `{output.name}`", output.type.span,
-                f"did you mean `{meant}`?" if meant is not None else "", fix=instead(output.type.span, name, meant),
-            )  # fmt: skip
+            message = f"nothing determines the element type `{name}` of `{output.name}`"
+            report.add("E0305", message, output.type, suggested(meant), instead(output.type.span, name, meant))
         dims = dims_of(output.type)
         # a binder of a list in the type, such as k in `{[k: n] 1}`
         bound = {node.name for node in nodes(t.Binder, dims)}
         for size in nodes(t.Name, dims):
             if scope.kind(size.id) is None and size.id not in bound:
-                report.add("E0310", f"nothing determines the size `{size.id}`", size.span)
+                report.add("E0310", f"nothing determines the size `{size.id}`", size)
             else:
                 scope.used.add(size.id)
     for attr in op.attrs:
         if attr.type.name not in ATTRIBUTE_TYPES:
             report.add(
-                "E0305", f"there is no attribute type `{attr.type.name}`", attr.type.span,
+                "E0305", f"there is no attribute type `{attr.type.name}`", attr.type,
                 "one of " + ", ".join(sorted(ATTRIBUTE_TYPES)),
             )  # fmt: skip
         for dim in dims_of(attr.type):
@@ -153,7 +150,7 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
         if attr.default is not None:
             problem = literal_problem(attr, attr.default)
             if problem:
-                report.add("E0304", f"the attribute `{attr.name}` {problem}", attr.default.span)
+                report.add("E0304", f"the attribute `{attr.name}` {problem}", attr.default)
             scope.check(attr.default)
 
 
@@ -164,7 +161,7 @@ def _packs(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
     free = [pack for pack in dict.fromkeys(packs) if not _ranked(op, pack, param)] if len(packs) > 1 else []
     if len(free) > 1:
         hint = f"write `where rank({free[0]}) == ...`"
-        report.add("E0311", f"nothing says where `*{free[0]}` ends", param.type.span, hint)
+        report.add("E0311", f"nothing says where `*{free[0]}` ends", param.type, hint)
 
 
 def _pack_names(param: t.Param) -> list[str]:
@@ -176,19 +173,16 @@ def _ranked(op: OperatorDef, pack: str, apart: t.Param, asked: frozenset[str] = 
     if pack in asked:
         return False
     for condition in conditions_of(op):
-        for side in condition.operands if isinstance(condition, t.Compare) and condition.ops == ("==",) else ():
+        for side in condition.equated:
             counted = side.args if isinstance(side, t.Call) and side.function in {"rank", "len"} else (side,)
-            if any(isinstance(arg, t.Name) and arg.id == pack for arg in counted):
+            if any(arg.bare == pack for arg in counted):
                 return True
-    for param in op.syntax.params:
-        packs = _pack_names(param)
-        if (
-            param is not apart
-            and pack in packs
-            and (len(packs) == 1 or all(p == pack or _ranked(op, p, param, asked | {pack}) for p in packs))
-        ):
-            return True
-    return False
+    return any(
+        pack in (packs := _pack_names(param))
+        and (len(packs) == 1 or all(p == pack or _ranked(op, p, param, asked | {pack}) for p in packs))
+        for param in op.syntax.params
+        if param is not apart
+    )
 
 
 def _solvable(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
@@ -206,7 +200,7 @@ def _solvable(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
             )
             # all but one may be determined by guards with attributes, as `sizes == [P, Q]`
             if (len(unknown) > 1 or (unknown and bad)) and len(unknown - bound) > 1:
-                report.add("E0328", f"`{dim.span.text}` cannot be solved for {' and '.join(sorted(unknown))}", dim.span)
+                report.add("E0328", f"`{dim.span.text}` cannot be solved for {' and '.join(sorted(unknown))}", dim)
 
 
 # ---- statements ------------------------------------------------------------------------------------------------
@@ -214,20 +208,18 @@ def _solvable(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
 
 def _statements(op: OperatorDef, scope: NameScope) -> None:
     for statement in op.syntax.statements:
-        if isinstance(statement, t.Where):
-            scope.conditions((statement,))
-        elif isinstance(statement, t.Let | t.Equation):
+        if isinstance(statement, t.Let | t.Equation):
             _target(statement.target, statement.value, scope)
         elif isinstance(statement, t.LetMany | t.EquationMany):
             scope.check(statement.value)
             scope.results(statement.names, statement.value, statement.span)
-        elif isinstance(statement, t.Function):
-            scope.function(statement)
         elif isinstance(statement, t.Example):
-            span = statement.value.span
-            if not isinstance(statement.value, t.Compare):
-                scope.report.add("E0321", "an example states a comparison", span, "write `f(...) == value`")
-            NameScope(op.module, scope.rules, scope.report).check(statement.value)
+            value = statement.value
+            if not isinstance(value, t.Compare):
+                scope.report.add("E0321", "an example states a comparison", value, "write `f(...) == value`")
+            NameScope(op.module, scope.rules, scope.report).check(value)
+        else:
+            scope.statement(statement)
 
 
 def _circle(op: OperatorDef, report: CheckReport) -> None:
@@ -238,14 +230,14 @@ def _circle(op: OperatorDef, report: CheckReport) -> None:
     todo = [(op, (op.short,), call, call) for call in reversed(_needed(op))]
     while todo:
         user, way, call, first = todo.pop()
-        used = user.module.lookup(call.function)
+        used = user.module.called(call)
         if not isinstance(used, OperatorDef) or used.name in seen:
             continue
         seen.add(used.name)
         way = (*way, used.short)
         if used.name == op.name:
             hint = "one operator of the circle needs an equation of its own"
-            report.add("E0317", f"`{op.short}` needs itself: {' -> '.join(way)}", first.span, hint)
+            report.add("E0317", f"`{op.short}` needs itself: {' -> '.join(way)}", first, hint)
             return
         todo += [(used, way, needed, first) for needed in _needed(used)]
 
@@ -257,7 +249,7 @@ def _needed(op: OperatorDef) -> list[t.Call]:
     for statement in op.syntax.statements:
         if isinstance(statement, t.Let | t.Equation | t.LetMany | t.EquationMany):
             choices = nodes(t.Conditional, statement.value)
-            chosen = {id(node) for choice in choices for node in walk_expr((choice.then, choice.otherwise))}
+            chosen = {id(node) for choice in choices for node in t.walk((choice.then, choice.otherwise))}
             calls = nodes(t.Call, statement.value)
             out += [node for node in calls if id(node) not in chosen and node.function not in functions]
     return out
@@ -271,7 +263,7 @@ def _target(target: t.Defined, value: t.Expr, scope: NameScope) -> None:
         for binder in binders_of(target.places):
             scope.check(binder.range)
             if binder.name in seen:
-                scope.report.add("E0309", f"the index `{binder.name}` stands twice on the left", binder.span)
+                scope.report.add("E0309", f"the index `{binder.name}` stands twice on the left", binder)
             seen.add(binder.name)
             inner.bind(binder.name, "list" if binder.star else "index")
     inner.check(value)
@@ -295,32 +287,28 @@ def _equations(op: OperatorDef, report: CheckReport) -> None:
                 _places(statement.target, outputs[name], report)
     for name, output in outputs.items():
         if name not in defined:
-            report.add("E0308", f"no equation defines `{name}`", output.span)
+            report.add("E0308", f"no equation defines `{name}`", output)
 
 
 def _places(target: t.Defined, output: t.Param, report: CheckReport) -> None:
     if target.places is None or output.type is None:
         return
     dims = dims_of(output.type)
-    subs: tuple[t.Expr, ...] = tuple(
-        t.Pack(t.Name(p.name, span=p.span), span=p.span)
-        if isinstance(p, t.Binder) and p.star
-        else t.Int(0, span=p.span)
-        for p in target.places
-    )
+    index = t.Int(0, span=target.span)
+    pack = t.Pack(index, span=target.span)
+    subs = tuple(pack if isinstance(p, t.Binder) and p.star else index for p in target.places)
     if len(dims) != len(subs) and fits_subscripts(dims, subs):
-        report.add("E0307", f"`{output.name}` has {len(dims)} axes and {len(subs)} places on the left", target.span)
+        report.add("E0307", f"`{output.name}` has {len(dims)} axes and {len(subs)} places on the left", target)
 
 
 def _unused(op: OperatorDef, scope: NameScope) -> None:
     others = tuple(one for one in op.syntax.statements if isinstance(one, t.OnnxMap | t.Where))
-    mentioned = {name.partition(".")[0] for name in names_in(others)} | scope.used
+    mentioned = {node.head for node in nodes(t.Name, others)} | scope.used
     mentioned |= {p.name for one in others if isinstance(one, t.OnnxMap) for p in one.inputs if isinstance(p, t.Param)}
     for statement in op.syntax.statements:
-        if isinstance(statement, t.Let | t.Function):
-            named: t.Defined | t.Function = statement.target if isinstance(statement, t.Let) else statement
-            if named.name not in mentioned:
-                scope.report.add("W0005", f"`{named.name}` is never used", named.span)
+        match statement:
+            case t.Let(t.Defined(name) as named) | (t.Function(name) as named) if name not in mentioned:
+                scope.report.add("W0005", f"`{name}` is never used", named)
 
 
 # ---- elaboration -----------------------------------------------------------------------------------------------
@@ -370,7 +358,7 @@ def _declared(
     if len(value.type.shape) != len(shape):
         report.add(
             "E0306", f"`{output.name}` is declared with {len(shape)} axes, and its equation gives {len(value.type.shape)}",
-            output.span, counterexample=choice.text,
+            output, counterexample=choice.text,
         )  # fmt: skip
         return
     for numbers in _numbers((*value.type.shape, *shape, *choice.conditions)):
@@ -381,7 +369,7 @@ def _declared(
             sizes = ", ".join(f"{name}={number}" for name, number in numbers.items()) or choice.text
             report.add(
                 "E0306", f"`{output.name}` is declared as {declared}, and its equation gives {found}",
-                output.span, counterexample=sizes,
+                output, counterexample=sizes,
             )  # fmt: skip
             return
 

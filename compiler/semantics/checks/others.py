@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 
+from dslc.errors import Diagnostic
 from dslc.semantics.checks.costs import check_cost
 from dslc.semantics.checks.derivations import check_unknowns
 from dslc.semantics.checks.names import VOCABULARY, CheckReport, NameScope
@@ -13,7 +14,7 @@ from dslc.semantics.library import Rules, without, word_of
 from dslc.semantics.targets import DEVICES, TEMPLATED
 from dslc.semantics.trust import NoTemplate, mistake, template_text
 from dslc.semantics.vendor import wrong
-from dslc.semantics.walk import binders_of, dims_of, nodes, walk_expr
+from dslc.semantics.walk import binders_of, dims_of, names_in, nodes
 from dslc.syntax import tree as t
 
 #: predicates and sets that `where` and `search` of a derivation know, and the tensors' operations of expressions
@@ -34,17 +35,16 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: CheckReport) -> 
         if isinstance(one, t.IndexDecl):
             for binder in one.binders:
                 if scope.kinds.get(binder.name) == "index":
-                    report.add("E0309", f"the index `{binder.name}` is declared twice", binder.span)
+                    report.add("E0309", f"the index `{binder.name}` is declared twice", binder)
                 scope.bind(binder.name, "index")
-                for node in nodes(t.Name, binder.range):
-                    scope.kinds.setdefault(node.id, "set")
         elif isinstance(one, t.SetDecl | t.TensorDecl):
             for name in one.names:
                 scope.bind(name, "set" if isinstance(one, t.SetDecl) else "tensor")
         elif isinstance(one, t.MapDecl):
             scope.bind(one.name, "map")
-            for node in nodes(t.Name, (one.domain, one.codomain)):
-                scope.kinds.setdefault(node.id, "set")
+        if isinstance(one, t.IndexDecl | t.MapDecl):
+            for name in names_in(one):
+                scope.kinds.setdefault(name, "set")
     for one in syntax.declarations:
         if isinstance(one, t.TermDecl):
             scope.declare(one)
@@ -59,11 +59,11 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: CheckReport) -> 
     for statement in syntax.statements:
         if isinstance(statement, t.Search):
             if scope.kind(statement.name) is None:
-                report.add("E0201", f"nothing is named `{statement.name}` here", statement.span)
+                report.add("E0201", f"nothing is named `{statement.name}` here", statement)
             scope.check(statement.domain)
     left, right = ({f.name for f in side if f.name} for side in (syntax.left, syntax.right))
     if left and right and not (left & right or left <= right):
-        report.add("E0313", f"no expression of `{syntax.name}` has a name on both sides", syntax.span)
+        report.add("E0313", f"no expression of `{syntax.name}` has a name on both sides", syntax)
     check_unknowns(rule, report)
 
 
@@ -74,12 +74,12 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None
     scope.extra = _LOWERING
     if syntax.device not in DEVICES:
         hint = "one of " + ", ".join(sorted(DEVICES))
-        report.add("E0701", f"there is no device `{syntax.device}`", syntax.span, hint)
+        report.add("E0701", f"there is no device `{syntax.device}`", syntax, hint)
     declare_params(syntax.params, scope)
     emits = [s for s in syntax.statements if isinstance(s, t.CallVendor | t.RenderTemplate | t.OnnxMap)]
     if len(emits) != 1:
         hint = "one of `call`, `template` and `onnx`"
-        report.add("E0702", f"`{syntax.name}` emits {len(emits)} things", syntax.span, hint)
+        report.add("E0702", f"`{syntax.name}` emits {len(emits)} things", syntax, hint)
     scope.pattern = True
     if syntax.expr is not None:
         _lowered(syntax.expr, scope)
@@ -92,34 +92,27 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None
             scope.bind(name, "tensor")
     scope.pattern = False
     for statement in syntax.statements:
-        if isinstance(statement, t.Let | t.Function):
-            if isinstance(statement, t.Let):
-                scope.check(statement.value)
+        if isinstance(statement, t.Function):
             scope.declare(statement)
-            if isinstance(statement, t.Function):
-                scope.function(statement)
-        elif isinstance(statement, t.Where):
-            scope.conditions((statement,))
-        elif isinstance(statement, t.Cost):
-            for entry in statement.entries:
-                _entry(entry, scope)
-            check_cost(statement, scope)
-        elif isinstance(statement, t.CallVendor | t.RenderTemplate):
-            for entry in statement.attrs:
-                _entry(entry, scope)
-            if isinstance(statement, t.RenderTemplate) and syntax.device in DEVICES:
-                _template(rule, statement, report)
-            if isinstance(statement, t.CallVendor):
-                names = {param.name for param in syntax.params} | {name for bind in syntax.match for name in bind.names}
-                names |= {syntax.expr.target.name} if syntax.expr else set()
-                tensors = frozenset(name for name in names if scope.kind(name) == "tensor")
-                report.take(wrong(statement, tensors))
-        elif isinstance(statement, t.OnnxMap):
+        if isinstance(statement, t.Let | t.Function | t.Where):
+            scope.statement(statement)
+        if isinstance(statement, t.Let):
+            scope.declare(statement)
+        if isinstance(statement, t.OnnxMap):
             for given in statement.inputs:
                 if isinstance(given, t.Param) and given.name != "_" and scope.kind(given.name) is None:
-                    report.add("E0703", f"nothing is named `{given.name}` in this lowering", given.span)
-            for entry in statement.attrs:
+                    report.add("E0703", f"nothing is named `{given.name}` in this lowering", given)
+        if isinstance(statement, t.Cost | t.CallVendor | t.RenderTemplate | t.OnnxMap):
+            for entry in statement.entries if isinstance(statement, t.Cost) else statement.attrs:
                 _entry(entry, scope)
+        if isinstance(statement, t.Cost):
+            check_cost(statement, scope)
+        elif isinstance(statement, t.RenderTemplate) and syntax.device in DEVICES:
+            _template(rule, statement, report)
+        elif isinstance(statement, t.CallVendor):
+            names = {param.name for param in syntax.params} | {name for bind in syntax.match for name in bind.names}
+            names |= {syntax.expr.target.name} if syntax.expr else set()
+            report.take(wrong(statement, frozenset(name for name in names if scope.kind(name) == "tensor")))
 
 
 def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckReport) -> None:
@@ -127,7 +120,7 @@ def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckRepor
     hint = ""
     if rule.syntax.device not in TEMPLATED:
         problem = f"a template on `{rule.syntax.device}` is nobody's kernel: those are on {' or '.join(TEMPLATED)}"
-        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement.span)
+        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement)
         return
     try:
         mistaken = mistake(template_text(rule.module, statement.template))
@@ -135,14 +128,14 @@ def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckRepor
     except NoTemplate as missing:
         problem, hint = str(missing), "templates are files in the folder of the file that names them, or below"
     if problem:
-        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement.span, hint)
+        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement, hint)
 
 
 def _lowered(equation: t.Equation, scope: NameScope) -> None:
     """In a lowering's expression, an unknown lower-case name is an integer coefficient, an unknown function a term."""
     for binder in binders_of(equation.target.places):
         scope.bind(binder.name, "list" if binder.star else "index")
-    for node in walk_expr(equation.value):
+    for node in t.walk(equation.value):
         if isinstance(node, t.Binder):
             scope.bind(node.name, "list" if node.star else "index")
         elif isinstance(node, t.Name) and scope.kind(node.id) is None and node.id[0].islower():
@@ -157,12 +150,12 @@ def _lowered(equation: t.Equation, scope: NameScope) -> None:
 
 def _entry(entry: t.Entry, scope: NameScope) -> None:
     """As `check`, with the code of lowerings for what is unknown."""
-    before = len(scope.report.found)
+    report = scope.report
+    before = len(report.found)
     scope.check(entry.value)
-    for k in range(before, len(scope.report.found)):
-        found = scope.report.found[k]
+    for k, found in enumerate(report.found[before:], before):
         if found.code == "E0201":
-            scope.report.found[k] = type(found)("E0703", found.message, found.span, hint=found.hint)
+            report.found[k] = Diagnostic("E0703", found.message, found.span, hint=found.hint)
 
 
 def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
@@ -178,7 +171,7 @@ def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
         and module.lookup(syntax.name) is None
         and not any(f"{module.library}.{head}" in table for table in (rules.operators, rules.substitutions, rules.laws))
     ):
-        report.add("E0214", f"nothing is named `{syntax.name}`", syntax.span, "a test bears the name of what it tests")
+        report.add("E0214", f"nothing is named `{syntax.name}`", syntax, "a test bears the name of what it tests")
     for statement in syntax.statements:
         if isinstance(statement, t.Given):
             for item in statement.items:
@@ -191,7 +184,7 @@ def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
             if isinstance(statement.value, t.Int | t.Float | t.Str) or (
                 isinstance(statement.value, t.Binary) and statement.value.op not in {"and", "or"}
             ):
-                report.add("E0321", f"`{statement.value.span.text}` is no condition", statement.value.span)
+                report.add("E0321", f"`{statement.value.span.text}` is no condition", statement.value)
         elif isinstance(statement, t.Fires | t.Derives):
             for binds in (statement.binds,) if isinstance(statement, t.Fires) else (statement.left, statement.right):
                 inner = scope.inner()
@@ -199,8 +192,8 @@ def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
                     inner.check(bind.value)
                     for name in bind.names:
                         inner.bind(name, "tensor")
-        elif isinstance(statement, t.Where):
-            scope.conditions((statement,))
+        else:
+            scope.statement(statement)
 
 
 def check_ruleset(rules: Rules, rule: RulesetDef, report: CheckReport) -> None:
@@ -208,10 +201,9 @@ def check_ruleset(rules: Rules, rule: RulesetDef, report: CheckReport) -> None:
     known = {*rules.operators, *rules.substitutions, *rules.derivations, *rules.lowerings, *rules.laws, *rules.rulesets}
     short = {name.rsplit(".", 1)[-1] for name in known}
     for statement in rule.syntax.statements:
-        if isinstance(statement, t.RulesetStatement):
-            for glob in statement.globs:
-                if glob not in short and not fnmatch.filter(known, glob) and not fnmatch.filter(short, glob):
-                    report.add("E0214", f"`{glob}` names nothing", statement.span)
+        for glob in statement.globs:
+            if glob not in short and not fnmatch.filter(known, glob) and not fnmatch.filter(short, glob):
+                report.add("E0214", f"`{glob}` names nothing", statement)
 
 
 def check_header(rules: Rules, module: Module, report: CheckReport) -> None:
@@ -222,11 +214,11 @@ def check_header(rules: Rules, module: Module, report: CheckReport) -> None:
     for export in file.header.exports:
         for name in export.names:
             if name.startswith("_"):
-                report.add("E0206", f"`{name}` is private to its file", export.span)
+                report.add("E0206", f"`{name}` is private to its file", export)
             elif name not in own and name not in module.names:
-                report.add("E0210", f"this file has no `{name}` to export", export.span)
+                report.add("E0210", f"this file has no `{name}` to export", export)
             elif isinstance(own.get(name), t.Substitution) and name not in tested:
-                report.add("W0006", f"the exported rule `{name}` has no test", own[name].span)
+                report.add("W0006", f"the exported rule `{name}` has no test", own[name])
     mentioned = _mentioned(file)
     for item in file.header.imports:
         for name in item.names or ():
@@ -242,7 +234,7 @@ def check_header(rules: Rules, module: Module, report: CheckReport) -> None:
 def _mentioned(file: t.File) -> set[str]:
     """Every name and called function of a file, with the parts of dotted ones."""
     found: set[str] = set()
-    for node in walk_expr(tuple(file.items)):
+    for node in t.walk(tuple(file.items)):
         for text in (getattr(node, "id", None), getattr(node, "function", None), getattr(node, "value", None)):
             if isinstance(text, str):
                 found |= {text, text.partition(".")[0]}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dslc.errors import Diagnostic, Label
-from dslc.semantics.checks.matching import allowed, applied_match, matches, same
+from dslc.semantics.checks.matching import all_same, matches, orders
 from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.terms import AppliedTerm, Direction, InputTerm, Term, directions
 from dslc.semantics.definitions import Module, SubstitutionDef
@@ -18,13 +18,15 @@ STEPS = 2000  #: steps of unification, which branches at every commutative opera
 
 def check_covered(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
     """W0004 where two rules are equal up to names, order of operands and direction; W0002 where one is a special case of another."""
-    known = _directions(rules, report)
-    heads = _by_head(each for some in known.values() for each in some)
-    for position, sub in enumerate(known):
-        if sub.module not in modules or not known[sub]:
+    known = {sub: () if report.failed(sub.syntax) else directions(sub) for sub in rules.substitutions.values()}
+    heads: dict[str, dict[SubstitutionDef, None]] = {}
+    for sub, own in known.items():
+        for each in own:
+            heads.setdefault(_head(each), {})[sub] = None
+    for position, (sub, own) in enumerate(known.items()):
+        if sub.module not in modules or not own or not isinstance(own[0].left[0], AppliedTerm):
             continue
-        own = known[sub]
-        for other in _candidates(heads, own[0]):
+        for other in heads[_head(own[0])]:
             if other is sub or not all(_covers(rules, known[other], each) for each in own):
                 continue
             equal = all(_covers(rules, own, each) for each in known[other])
@@ -33,51 +35,28 @@ def check_covered(rules: Rules, modules: frozenset[Module], report: CheckReport)
             if any(d.code == "W0004" and d.span is sub.syntax.span for d in report.found):
                 break
             if equal:
-                message = f"`{sub.syntax.name}` is `{other.name}` up to names, order and direction"
-                report.add("W0004", message, sub.syntax.span)
+                report.add(
+                    "W0004", f"`{sub.syntax.name}` is `{other.name}` up to names, order and direction", sub.syntax
+                )
             else:
                 message = f"wherever `{sub.syntax.name}` applies, `{other.name}` applies and does the same"
                 hint = "leave it out, or let the more general rule exclude this case with a guard"
-                report.add("W0002", message, sub.syntax.span, hint)
+                report.add("W0002", message, sub.syntax, hint)
             break
 
 
-def _directions(rules: Rules, report: CheckReport) -> dict[SubstitutionDef, tuple[Direction, ...]]:
-    errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
-    return {
-        sub: () if any(e.starts_in(sub.syntax.span) for e in errors) else directions(sub)
-        for sub in rules.substitutions.values()
-    }
-
-
-def _by_head(known: Iterator[Direction]) -> Mapping[str, list[Direction]]:
-    heads: dict[str, list[Direction]] = {}
-    for each in known:
-        heads.setdefault(_head(each.left), []).append(each)
-    return heads
-
-
-def _head(left: Sequence[Term]) -> str:
-    first = left[0]
-    return f"{len(left)} {first.operator if isinstance(first, AppliedTerm) else type(first).__name__}"
-
-
-def _candidates(heads: Mapping[str, list[Direction]], own: Direction) -> list[SubstitutionDef]:
-    return list(
-        dict.fromkeys(each.rule for each in heads.get(_head(own.left), ()) if isinstance(each.left[0], AppliedTerm))
-    )
+def _head(direction: Direction) -> str:
+    first = direction.left[0]
+    return f"{len(direction.left)} {first.operator if isinstance(first, AppliedTerm) else type(first).__name__}"
 
 
 def _covers(rules: Rules, general: Sequence[Direction], special: Direction) -> bool:
     """Return whether one of a rule's directions does what this direction does, wherever it applies."""
-    for each in general:
-        for match in matches(rules, each, special.left):
-            if not allowed(each, match, special):
-                continue
-            results = [applied_match(term, match) for term in each.right]
-            if all(r is not None and same(rules, r, s) for r, s in zip(results, special.right, strict=True)):
-                return True
-    return False
+    return any(
+        match.allowed(special) and (results := match.results()) is not None and all_same(rules, results, special.right)
+        for each in general
+        for match in matches(rules, each, special.left)
+    )
 
 
 # ---- overlaps --------------------------------------------------------------------------------------------------
@@ -93,24 +72,18 @@ def overlaps(rules: Rules, modules: frozenset[Module]) -> list[Diagnostic]:
     subs = list(known)
     for at, one in enumerate(subs):
         for other in subs[at + 1 :]:
-            if one.module.library == other.module.library and _overlap(rules, known[one], known[other]):
+            same = one.module.library == other.module.library
+            if same and any(_overlap(rules, a, b) for a in known[one] for b in known[other]):
                 message = f"`{one.syntax.name}` and `{other.syntax.name}` match the same graphs"
                 label = Label(other.syntax.span, "the other rule")
                 found.append(Diagnostic("W0010", message, one.syntax.span, severity="note", secondary=(label,)))
     return found
 
 
-def _overlap(rules: Rules, one: Sequence[Direction], other: Sequence[Direction]) -> bool:
-    for a in one:
-        for b in other:
-            if len(a.left) != len(b.left) or not all(isinstance(x, AppliedTerm) for x in (*a.left, *b.left)):
-                continue
-            second = tuple(_apart(term) for term in b.left)
-            free = a.free | frozenset(f"{name}'" for name in b.free)
-            steps = [STEPS]
-            if next(_unify_all(rules, free, a.left, second, {}, steps), None) is not None:
-                return True
-    return False
+def _overlap(rules: Rules, a: Direction, b: Direction) -> bool:
+    if len(a.left) != len(b.left) or not all(isinstance(x, AppliedTerm) for x in (*a.left, *b.left)):
+        return False
+    return next(_Unifier(rules).terms(a.left, tuple(map(_apart, b.left)), {}), None) is not None
 
 
 def _apart(term: Term) -> Term:
@@ -122,48 +95,40 @@ def _apart(term: Term) -> Term:
             (name, replace(value, id=f"{value.id}'") if isinstance(value, t.Name) else value)
             for name, value in term.attrs
         )
-        rest = None if term.rest is None else f"{term.rest}'"
-        return replace(term, args=tuple(_apart(arg) for arg in term.args), attrs=attrs, rest=rest)
+        return replace(term, args=tuple(map(_apart, term.args)), attrs=attrs)
     return term
 
 
 _Bound = Mapping[str, Term]
 
 
-def _unify_all(
-    rules: Rules, free: frozenset[str], one: Sequence[Term], other: Sequence[Term], bound: _Bound, steps: list[int]
-) -> Iterator[_Bound]:
-    if not one:
-        yield bound
-        return
-    for found in _unify(rules, free, one[0], other[0], bound, steps):
-        yield from _unify_all(rules, free, one[1:], other[1:], found, steps)
+class _Unifier:
+    """Finds what tensors of two patterns stand for where both are one graph."""
 
+    def __init__(self, rules: Rules) -> None:
+        self._rules, self._steps = rules, STEPS
 
-def _unify(rules: Rules, free: frozenset[str], a: Term, b: Term, bound: _Bound, steps: list[int]) -> Iterator[_Bound]:
-    steps[0] -= 1
-    if steps[0] < 0:
-        return
-    a, b = _resolved(a, bound), _resolved(b, bound)
-    if isinstance(b, InputTerm) and not isinstance(a, InputTerm):
-        a, b = b, a
-    if isinstance(a, InputTerm):
+    def terms(self, one: Sequence[Term], other: Sequence[Term], bound: _Bound) -> Iterator[_Bound]:
+        if not one:
+            yield bound
+            return
+        for found in self._term(_resolved(one[0], bound), _resolved(other[0], bound), bound):
+            yield from self.terms(one[1:], other[1:], found)
+
+    def _term(self, a: Term, b: Term, bound: _Bound) -> Iterator[_Bound]:
+        self._steps -= 1
+        if self._steps < 0:
+            return
+        if isinstance(b, InputTerm):
+            a, b = b, a
         if a == b:
             yield bound
-        elif not _occurs(a.name, b, bound):
-            yield {**bound, a.name: b}
-        return
-    if not isinstance(a, AppliedTerm) or not isinstance(b, AppliedTerm):
-        if a == b:
-            yield bound
-        return
-    if (a.operator, a.output, len(a.args)) != (b.operator, b.output, len(b.args)) or _differ(free, a, b):
-        return
-    orders = [b.args]
-    if len(b.args) == 2 and rules.traits_of(a.operator).commutative:
-        orders.append(b.args[::-1])
-    for order in orders:
-        yield from _unify_all(rules, free, a.args, order, bound, steps)
+        elif isinstance(a, InputTerm):
+            if not _occurs(a.name, b, bound):
+                yield {**bound, a.name: b}
+        elif isinstance(a, AppliedTerm) and isinstance(b, AppliedTerm) and a.head == b.head and not _differ(a, b):
+            for order in orders(self._rules, b):
+                yield from self.terms(a.args, order, bound)
 
 
 def _resolved(term: Term, bound: _Bound) -> Term:
@@ -179,7 +144,7 @@ def _occurs(name: str, term: Term, bound: _Bound) -> bool:
     return isinstance(term, AppliedTerm) and any(_occurs(name, arg, bound) for arg in term.args)
 
 
-def _differ(free: frozenset[str], a: AppliedTerm, b: AppliedTerm) -> bool:
+def _differ(a: AppliedTerm, b: AppliedTerm) -> bool:
     """Return whether an attribute has different constant values."""
     mine, theirs = dict(a.attrs), dict(b.attrs)
     for name in mine.keys() & theirs.keys():

@@ -11,7 +11,7 @@ from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import entries, error_in, errors, words
-from dslc.semantics.walk import binders_of, conditions_in, dims_of, names_in, nodes, walk_expr
+from dslc.semantics.walk import binders_of, conditions_in, dims_of, names_in, nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS, NUMERICS
 
@@ -20,9 +20,9 @@ def declare_params(params: tuple[t.Param, ...], scope: NameScope) -> None:
     """Tensors, and the sizes, packs and element types of their types."""
     for param in params:
         if param.name in KEYWORDS:
-            scope.report.add("E0205", f"`{param.name}` is a reserved word", param.span)
+            scope.report.add("E0205", f"`{param.name}` is a reserved word", param)
         if param.name in scope.kinds:
-            scope.report.add("E0309", f"`{param.name}` is declared twice", param.span)
+            scope.report.add("E0309", f"`{param.name}` is declared twice", param)
         scope.bind(param.name, "tensor")
         if param.type is not None:
             scope.dims[param.name] = dims_of(param.type)
@@ -31,10 +31,10 @@ def declare_params(params: tuple[t.Param, ...], scope: NameScope) -> None:
             continue
         for node in nodes(t.Name, dims_of(param.type)):
             if scope.kinds.setdefault(node.id, "size") == "tensor":
-                scope.report.add("E0213", f"`{node.id}` is a tensor and a size", node.span)
+                scope.report.add("E0213", f"`{node.id}` is a tensor and a size", node)
         if param.type.name not in DTYPE_NAMES:
             if not param.type.name[0].isupper():
-                scope.report.add("E0305", f"there is no element type `{param.type.name}`", param.type.span)
+                scope.report.add("E0305", f"there is no element type `{param.type.name}`", param.type)
             scope.kinds.setdefault(param.type.name, "type")
 
 
@@ -52,37 +52,32 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: CheckReport) 
     declare_params(syntax.params, scope)
     _side(syntax.left, scope, pattern=True)
     _outputs(sub, syntax.left, "left", report)
-    bound = set(scope.kinds)
     used_left = set(scope.used)
     scope.used.clear()
     right = scope.inner()
-    # outputs are bound anew on the right; what else the left binds may be used there
-    for name in syntax.outputs:
-        right.kinds.pop(name, None)
-    if syntax.arrow == "<=>":
-        right.pattern = True
-    _side(syntax.right, right, pattern=syntax.arrow == "<=>")
+    right.pattern = syntax.arrow == "<=>"
+    _side(syntax.right, right, right.pattern)
     _outputs(sub, syntax.right, "right", report)
-    _unbound(sub, bound, report)
+    _unbound(sub, report)
     _partial(rules, sub, report)
     for entry in entries(syntax):
         _numerics(entry, report)
     for entry in errors(syntax):
         if error_in(entry) is None:
             hint = "by how much a result in 32 bits may be off, relative to its largest element"
-            report.add("E0326", "`error` is a number above 0 and at most 1", entry.value.span, hint)
+            report.add("E0326", "`error` is a number above 0 and at most 1", entry.value, hint)
     for param in syntax.params:
         if param.name not in used_left and param.name not in scope.used:
-            report.add("W0005", f"the tensor `{param.name}` is never used", param.span)
+            report.add("W0005", f"the tensor `{param.name}` is never used", param)
     if any(d.code == "E0313" and d.span is not None and d.span.starts_in(syntax.span) for d in report.found):
         return
     for side, used in ((syntax.left, used_left | scope.used), (syntax.right, scope.used)):
         for statement in side:
-            names = statement.names if isinstance(statement, t.Bind) and len(statement.names) == 1 else ()
-            names = (statement.target.name,) if isinstance(statement, t.Let) else names
-            for one in names:
-                if one not in used and (isinstance(statement, t.Let) or one not in syntax.outputs):
-                    report.add("W0005", f"`{one}` is never used", statement.span)
+            match statement:
+                case t.Bind((name,)) if name not in used and name not in syntax.outputs:
+                    report.add("W0005", f"`{name}` is never used", statement)
+                case t.Let(t.Defined(name)) if name not in used:
+                    report.add("W0005", f"`{name}` is never used", statement)
 
 
 def _numerics(entry: t.Entry, report: CheckReport) -> None:
@@ -91,9 +86,9 @@ def _numerics(entry: t.Entry, report: CheckReport) -> None:
     if unknown or not said or len(set(said)) < len(said):
         what = "`numerics` is a word or a list of words"
         what = f"`{unknown[0]}` says nothing of floating-point numbers" if unknown else what
-        report.add("E0326", what, entry.value.span, "any of " + ", ".join(NUMERICS))
+        report.add("E0326", what, entry.value, "any of " + ", ".join(NUMERICS))
     elif "exact" in said and len(said) > 1 and set(said) & {"reassociates", "cancels"}:
-        report.add("E0326", "what is exact neither reassociates nor cancels", entry.value.span)
+        report.add("E0326", "what is exact neither reassociates nor cancels", entry.value)
 
 
 def _side(statements: tuple[t.GraphStatement, ...], scope: NameScope, pattern: bool) -> None:
@@ -112,9 +107,9 @@ def _side(statements: tuple[t.GraphStatement, ...], scope: NameScope, pattern: b
             for name in statement.names:
                 if name in defined or scope.kinds.get(name) in {"size", "type"}:
                     code = "E0309" if name in defined else "E0213"
-                    scope.report.add(code, f"`{name}` is bound twice", statement.span)
+                    scope.report.add(code, f"`{name}` is bound twice", statement)
                 elif scope.kind(name) == "tensor" and name in scope.dims:
-                    scope.report.add("E0309", f"`{name}` is a parameter already", statement.span)
+                    scope.report.add("E0309", f"`{name}` is a parameter already", statement)
                 defined.add(name)
                 scope.bind(name, "tensor")
         elif isinstance(statement, t.Let):
@@ -156,14 +151,14 @@ def _side(statements: tuple[t.GraphStatement, ...], scope: NameScope, pattern: b
 
 def _bindings(condition: t.Expr, scope: NameScope) -> None:
     """`where q == p + [*u, *w]` binds a name that is not known yet."""
-    if isinstance(condition, t.Compare) and condition.ops == ("==",):
-        for side in condition.operands:
-            for part in side.elements if isinstance(side, t.ListExpr) else (side,):
-                if isinstance(part, t.Name) and part.id.partition(".")[0] == part.id and scope.kind(part.id) is None:
-                    others = [o for o in condition.operands if o is not side]
-                    again = part.id in names_in(tuple(others))
-                    if not again and scope.module.lookup(part.id) is None and part.id not in CONSTANTS:
-                        scope.bind(part.id, "value")
+    for side in condition.equated:
+        others = names_in(tuple(other for other in condition.equated if other is not side)) | CONSTANTS
+        for part in side.elements if isinstance(side, t.ListExpr) else (side,):
+            name = part.bare
+            if name is None or "." in name or name in others or scope.kind(name) is not None:
+                continue
+            if scope.module.lookup(name) is None:
+                scope.bind(name, "value")
 
 
 def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: str, report: CheckReport) -> None:
@@ -175,7 +170,7 @@ def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: st
             report.add("E0313", f"the {where} side of `{sub.syntax.name}` does not bind `{name}`", place)
 
 
-def _unbound(sub: SubstitutionDef, bound: set[str], report: CheckReport) -> None:
+def _unbound(sub: SubstitutionDef, report: CheckReport) -> None:
     """A name that was reported as unknown on the right side is one that the left side should bind."""
     called = {node.span.start for node in nodes(t.Call, sub.syntax.right)}
     for k, found in enumerate(report.found):
@@ -190,9 +185,7 @@ def _unbound(sub: SubstitutionDef, bound: set[str], report: CheckReport) -> None
 def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
     corrects = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Correct)]
     if sub.syntax.partial and not corrects:
-        report.add(
-            "E0601", f"`{sub.syntax.name}` is partial and has no `correct`", sub.syntax.span, "write `correct auto`"
-        )
+        report.add("E0601", f"`{sub.syntax.name}` is partial and has no `correct`", sub.syntax, "write `correct auto`")
     seen: set[str] = set()
     for correct in corrects:
         bind = correct.what if isinstance(correct.what, t.Bind) else None
@@ -200,21 +193,21 @@ def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
         given = {*(sub.syntax.outputs if bind is None else names)}
         if seen & given:
             hint = "one `correct` for each output, or one `correct auto`"
-            report.add("E0609", f"`{sub.syntax.name}` is corrected twice", correct.span, hint)
+            report.add("E0609", f"`{sub.syntax.name}` is corrected twice", correct, hint)
         seen |= given
         if bind is not None and isinstance(bind.value, t.Name) and bind.value.id in given:
             hint = "write what is right where the sides differ, or `correct auto`"
-            report.add("E0609", f"`{bind.value.id}` is what is to be corrected", bind.value.span, hint)
+            report.add("E0609", f"`{bind.value.id}` is what is to be corrected", bind.value, hint)
         if not sub.syntax.partial:
-            report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct.span)
+            report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct)
         limit = correct.limit
         if limit is not None and not _is_fraction(rules, sub, limit):
-            report.add("E0603", f"the limit {limit.span.text} is no fraction between 0 and 1", limit.span)
+            report.add("E0603", f"the limit {limit.span.text} is no fraction between 0 and 1", limit)
         wrong = [name for name in names if name not in sub.syntax.outputs]
         if wrong or correct.what not in {bind, "auto"}:
             said = f"`{correct.what}` says not how it is corrected"
             said = f"`{wrong[0]}` is no output of `{sub.syntax.name}`" if wrong else said
-            report.add("E0604", said, correct.span, "`correct auto`, or `correct Y = ...` for an output Y")
+            report.add("E0604", said, correct, "`correct auto`, or `correct Y = ...` for an output Y")
 
 
 def _is_fraction(rules: Rules, sub: SubstitutionDef, limit: t.Expr) -> bool:
@@ -236,14 +229,14 @@ def check_property(rules: Rules, law: PropertyDef, report: CheckReport) -> None:
     for statement in law.syntax.statements:
         if isinstance(statement, t.TermDecl | t.Function):
             scope.declare(statement)
-            if isinstance(statement, t.Function):
-                scope.function(statement)
+        if isinstance(statement, t.Function):
+            scope.function(statement)
     lets = [s for s in law.syntax.statements if isinstance(s, t.Let)]
     for one in lets:
         scope.declare(one)
     for expr in law.syntax.laws:
         if not isinstance(expr, t.Compare):
-            report.add("E0321", f"`{expr.span.text}` is no equation", expr.span, "a law is written `left == right`")
+            report.add("E0321", f"`{expr.span.text}` is no equation", expr, "a law is written `left == right`")
         scope.check(expr)
     for one in lets:
         scope.check(one.value)
@@ -254,7 +247,7 @@ def check_property(rules: Rules, law: PropertyDef, report: CheckReport) -> None:
 
 def _attribute_names(condition: t.Expr, scope: NameScope) -> None:
     """A law is stated for all values of the names that its guards mention."""
-    for node in walk_expr(condition):
+    for node in t.walk(condition):
         if not isinstance(node, t.Name) or not node.id[0].islower() or node.id in CONSTANTS:
             continue
         head = node.id.partition(".")[0]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 
-from dslc.semantics.checks.matching import allowed, applied_match, matches, same
+from dslc.semantics.checks.matching import all_same, matches
 from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.terms import AppliedTerm, Direction, InputTerm, Term, directions, size, subterms
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
-from dslc.syntax import tree as t
+from dslc.semantics.walk import constants_in
 
 LONGEST = 4  #: rules of a way back: a longer one is not looked for
 STATES = 64  #: terms that are looked at
@@ -25,26 +25,23 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: CheckRep
 
     Two-way rules are meant to be undone, so they are exempt.
     """
-    errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
     steps: dict[SubstitutionDef, Direction] = {}
-    for sub in rules.substitutions.values():
-        if sub.syntax.arrow == "=>" and not any(e.starts_in(sub.syntax.span) for e in errors):
-            found = directions(sub)
-            if found and all(isinstance(term, AppliedTerm) for term in found[0].left):
-                steps[sub] = found[0]
     heads: dict[tuple[str, ...], list[Direction]] = {}
-    for each in steps.values():
-        heads.setdefault(_heads(each.left), []).append(each)
+    for sub in rules.substitutions.values():
+        if sub.syntax.arrow == "=>" and not report.failed(sub.syntax):
+            for step in directions(sub):
+                if all(isinstance(term, AppliedTerm) for term in step.left):
+                    steps[sub] = step
+                    heads.setdefault(_heads(step.left), []).append(step)
     reported: set[frozenset[str]] = set()
     for sub, step in steps.items():
         if sub.module not in modules:
             continue
-        step = replace(step, right=tuple(_folded(term, _constants(step)) for term in step.right))
+        constants = constants_in(step.conditions)
+        step = replace(step, right=tuple(_folded(term, constants) for term in step.right))
         if _holds_itself(rules, step):
             hint = "a rule that may be used both ways is written with `<=>`"
-            report.add(
-                "W0003", f"the right side of `{sub.syntax.name}` holds its left side again", sub.syntax.span, hint
-            )
+            report.add("W0003", f"the right side of `{sub.syntax.name}` holds its left side again", sub.syntax, hint)
             continue
         circle = _circle(rules, step, heads)
         if circle is None or frozenset(circle) in reported:
@@ -56,13 +53,7 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: CheckRep
             message = f"`{sub.syntax.name}` leads back to where it started when it is applied {_TIMES[len(circle)]}"
         else:
             message = f"`{sub.syntax.name}` is undone by {' and then '.join(f'`{name}`' for name in circle[1:])}"
-        report.add("W0011", message, sub.syntax.span, "rules that hold both ways are one rule, with `<=>`")
-
-
-def _constants(step: Direction) -> frozenset[str]:
-    """The tensors that a guard `constant(C)` names."""
-    guards = (each for each in step.conditions if isinstance(each, t.Call) and each.function == "constant")
-    return frozenset(arg.id for guard in guards for arg in guard.args if isinstance(arg, t.Name))
+        report.add("W0011", message, sub.syntax, "rules that hold both ways are one rule, with `<=>`")
 
 
 def _folded(term: Term, constants: frozenset[str]) -> Term:
@@ -84,13 +75,13 @@ def _holds_itself(rules: Rules, step: Direction) -> bool:
     if len(step.left) != 1:
         return False
     left = size(step.left[0])
-    for term in subterms(step.right[0]):
+    return any(
+        match.allowed(step)
+        for term in subterms(step.right[0])
         # a result of the same size is a circle, not growth
-        if term is step.right[0] and size(term) <= left:
-            continue
-        if any(allowed(step, match, step) for match in islice(matches(rules, step, (term,)), STATES)):
-            return True
-    return False
+        if term is not step.right[0] or size(term) > left
+        for match in islice(matches(rules, step, (term,)), STATES)
+    )
 
 
 def _circle(rules: Rules, start: Direction, heads: Mapping[tuple[str, ...], list[Direction]]) -> list[str] | None:
@@ -99,21 +90,14 @@ def _circle(rules: Rules, start: Direction, heads: Mapping[tuple[str, ...], list
     seen: list[tuple[Term, ...]] = []
     while states:
         terms, path = states.pop(0)
-        if _equal(rules, terms, start.left) and not any(isinstance(term, InputTerm) for term in terms):
+        if all_same(rules, terms, start.left) and not any(isinstance(term, InputTerm) for term in terms):
             return path
         if len(path) >= LONGEST or len(seen) >= STATES:
             continue
         for step in heads.get(_heads(terms), ()):
             for match in islice(matches(rules, step, terms), STATES):
-                if not allowed(step, match, start):
-                    continue
-                results = [applied_match(term, match) for term in step.right]
-                found = tuple(r for r in results if r is not None)
-                if len(found) == len(results) and not any(_equal(rules, found, old) for old in seen):
+                found = match.results() if match.allowed(start) else None
+                if found is not None and not any(all_same(rules, found, old) for old in seen):
                     seen.append(found)
                     states.append((found, [*path, step.rule.syntax.name]))
     return None
-
-
-def _equal(rules: Rules, one: tuple[Term, ...], other: tuple[Term, ...]) -> bool:
-    return len(one) == len(other) and all(same(rules, a, b) for a, b in zip(one, other, strict=True))

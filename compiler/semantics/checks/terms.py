@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
-from dslc.semantics.walk import conditions_in, nodes, pack_name, walk_expr
+from dslc.semantics.walk import conditions_in, names_in, pack_name
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
@@ -36,6 +36,11 @@ class AppliedTerm:
     rest: str | None
     output: str
 
+    @property
+    def head(self) -> tuple[str, str, int]:
+        """Operator, result and number of operands: equal where two applications differ in operands and attributes only."""
+        return self.operator, self.output, len(self.args)
+
 
 _FIXED = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 
@@ -60,89 +65,84 @@ def directions(sub: SubstitutionDef) -> tuple[Direction, ...]:
     syntax = sub.syntax
     if syntax.partial:
         return ()
-    sides = []
-    for side in (syntax.left, syntax.right):
-        found = _side(sub, side)
-        if found is None:
-            return ()
-        sides.append(found)
     try:
-        left, right = ([side[name] for name in syntax.outputs] for side in sides)
-    except KeyError:
+        left, right = (
+            tuple([side[name] for name in syntax.outputs])
+            for side in (_side(sub, syntax.left), _side(sub, syntax.right))
+        )
+    except (_Unsaid, KeyError):
         return ()
     conditions = conditions_in((*syntax.left, *syntax.right))
     types = {param.name: param.type for param in syntax.params}
     free = frozenset(
         head
-        for node in walk_expr((*syntax.params, *syntax.left, *syntax.right))
-        for head in _names(node)
-        if sub.module.lookup(head) is None and head not in types and head not in _FIXED
+        for node in t.walk((*syntax.params, *syntax.left, *syntax.right))
+        if (head := _head(node)) is not None
+        and sub.module.lookup(head) is None
+        and head not in types
+        and head not in _FIXED
     )
-    one = Direction(sub, tuple(left), tuple(right), conditions, types, free)
-    if syntax.arrow != "<=>":
-        return (one,)
-    return (one, replace(one, left=one.right, right=one.left, reverse=True))
+    one = Direction(sub, left, right, conditions, types, free)
+    return (one, replace(one, left=right, right=left, reverse=True)) if syntax.arrow == "<=>" else (one,)
 
 
-def _names(node: t.Node) -> tuple[str, ...]:
-    if isinstance(node, t.Name):
-        return (node.id.partition(".")[0],)
-    if isinstance(node, t.TypeExpr):
-        return (node.name,)
-    if isinstance(node, t.Call) and node.rest is not None:
-        return (node.rest,)
-    return ()
+class _Unsaid(Exception):
+    """A side that terms cannot say."""
 
 
-def _side(sub: SubstitutionDef, statements: tuple[t.GraphStatement, ...]) -> dict[str, Term] | None:
+def _head(node: t.Node) -> str | None:
+    match node:
+        case t.Name():
+            return node.head
+        case t.TypeExpr(name) | t.Call(rest=name):
+            return name
+    return None
+
+
+def _side(sub: SubstitutionDef, statements: tuple[t.GraphStatement, ...]) -> dict[str, Term]:
     names: dict[str, Term] = {param.name: InputTerm(param.name) for param in sub.syntax.params}
     if any(param.star for param in sub.syntax.params):
-        return None
+        raise _Unsaid
     for statement in statements:
         if isinstance(statement, t.Where | t.Tags | t.Verify | t.Trusted):
             continue
         if not isinstance(statement, t.Bind):
-            return None
+            raise _Unsaid
         call = statement.value
         outputs: list[str | None] = [None]
         if len(statement.names) > 1:
-            op = sub.module.lookup(call.function) if isinstance(call, t.Call) else None
+            op = sub.module.called(call)
             if not isinstance(op, OperatorDef) or len(op.syntax.outputs) != len(statement.names):
-                return None
+                raise _Unsaid
             outputs = [param.name for param in op.syntax.outputs]
         for name, output in zip(statement.names, outputs, strict=True):
-            found = _term(sub, call, names, output)
-            if found is None:
-                return None
-            names[name] = found
+            names[name] = _term(sub, call, names, output)
     return names
 
 
-def _term(sub: SubstitutionDef, expr: t.Expr, names: Mapping[str, Term], output: str | None) -> Term | None:
+def _term(sub: SubstitutionDef, expr: t.Expr, names: Mapping[str, Term], output: str | None) -> Term:
     if isinstance(expr, t.Name) and expr.id in names:
         return names[expr.id]
     if isinstance(expr, t.Field):
         return _term(sub, expr.call, names, expr.name)
-    if not isinstance(expr, t.Call):
-        return Other(expr) if not any(n.id in names for n in nodes(t.Name, expr)) else None
-    op = sub.module.lookup(expr.function)
-    if not isinstance(op, OperatorDef):
-        return None
-    args = tuple(_term(sub, arg, names, None) for arg in expr.args)
-    if any(arg is None for arg in args):
-        return None
+    if not isinstance(expr, t.Call) and names.keys().isdisjoint(names_in(expr)):
+        return Other(expr)
+    op = sub.module.called(expr)
+    if not isinstance(expr, t.Call) or not isinstance(op, OperatorDef):
+        raise _Unsaid
+    args = tuple([_term(sub, arg, names, None) for arg in expr.args])
     given = {keyword.name: keyword.value for keyword in expr.kwargs}
-    for node in walk_expr(tuple(given.values())):
-        if isinstance(node, t.Name) and node.id in names:
-            return None  # an attribute that speaks of a tensor (`shape(X)`): terms cannot compare these
-        if isinstance(node, t.Call) and isinstance(sub.module.lookup(node.function), FunctionDef):
-            return None  # and functions of a file mean what they mean there
+    for node in t.walk(tuple(given.values())):
+        # an attribute that speaks of a tensor (`shape(X)`): terms cannot compare these
+        if node.bare in names:
+            raise _Unsaid
+        # and functions of a file mean what they mean there
+        if isinstance(sub.module.called(node), FunctionDef):
+            raise _Unsaid
     if expr.rest is None:
         given |= {attr.name: attr.default for attr in op.attrs if attr.name not in given and attr.default is not None}
     attrs = tuple(sorted(((k, canonical_value(op, k, v)) for k, v in given.items()), key=lambda pair: pair[0]))
-    return AppliedTerm(
-        op.name, tuple(a for a in args if a is not None), attrs, expr.rest, output or op.syntax.outputs[0].name
-    )
+    return AppliedTerm(op.name, args, attrs, expr.rest, output or op.syntax.outputs[0].name)
 
 
 def canonical_value(op: OperatorDef, name: str, value: t.Expr) -> t.Expr:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dslc.semantics.checks.names import CheckReport
 from dslc.syntax import tree as t
 
 #: the sets that positions may be from, one for each vector; none where that is not known
@@ -23,9 +24,29 @@ class Declared:
     tensors: frozenset[str]
     #: names of terms that are declared more than once
     again: frozenset[str]
+    report: CheckReport
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Names of what is applied to positions."""
+        return frozenset({*self.terms, *self.maps})
+
+    def sides(self, node: t.Expr) -> tuple[Kinds, Kinds] | None:
+        """The sets that a map takes and gives where it is applied, itself or its inverse; None for all else."""
+        name, _, way = node.function.partition(".") if isinstance(node, t.Call) else ("", "", "")
+        found = self.maps.get(name)
+        return found if found is None or way != "inverse" else found[::-1]
+
+    def ranged(self, names: Iterable[str]) -> set[str]:
+        """The sets of the indexes among some names."""
+        return {self.indexes[name] or "" for name in names if name in self.indexes}
+
+    def add(self, code: str, message: str, at: t.Node, hint: str) -> None:
+        """Reports what is wrong with the rule."""
+        self.report.add(code, message, at, hint)
 
     @staticmethod
-    def of(rule: t.Derivation) -> Declared:
+    def of(rule: t.Derivation, report: CheckReport) -> Declared:
         indexes: dict[str, str | None] = {}
         maps: dict[str, tuple[Kinds, Kinds]] = {}
         terms: dict[str, t.Signature] = {}
@@ -35,7 +56,7 @@ class Declared:
         for one in rule.declarations:
             if isinstance(one, t.IndexDecl):
                 for binder in one.binders:
-                    indexes[binder.name] = binder.range.id if isinstance(binder.range, t.Name) else None
+                    indexes[binder.name] = binder.range.bare if binder.range is not None else None
                 sets |= {each for each in indexes.values() if each is not None}
             elif isinstance(one, t.MapDecl):
                 maps[one.name] = factors(one.domain), factors(one.codomain)
@@ -48,7 +69,7 @@ class Declared:
                 sets |= set(one.names)
             elif isinstance(one, t.TensorDecl):
                 tensors |= set(one.names)
-        return Declared(indexes, maps, terms, frozenset(sets), frozenset(tensors), frozenset(again))
+        return Declared(indexes, maps, terms, frozenset(sets), frozenset(tensors), frozenset(again), report)
 
 
 def factors(node: t.Expr) -> Kinds:
