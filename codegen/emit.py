@@ -281,7 +281,7 @@ class Emitter(Expressions):
         iters: dict[Iter, Poly] = {}
         vars: list[Var] = []
         # an extent may use the iterators before it
-        for it, extent in zip(node.iters, node.extents, strict=True):
+        for it, extent in node.ranges:
             size = self.poly(extent, env.inside(iters))
             var = self.variable("r", size)
             extents.append(size)

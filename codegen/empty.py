@@ -48,7 +48,7 @@ class _Zero:
     def expression(self, node: Scalar, operands: Sequence[TensorType], empty: frozenset[Iter]) -> bool:
         """Return whether an expression is right. `empty`: the iterators around it that run over nothing."""
         if isinstance(node, Reduce):
-            inside = empty | {it for it, extent in zip(node.iters, node.extents, strict=True) if self.gone(extent)}
+            inside = empty | {it for it, extent in node.ranges if self.gone(extent)}
             if inside == empty and any(self.occurs(extent) for extent in node.extents):
                 return False
             return all(self.expression(one, operands, inside) for one in node.children if one not in node.extents)

@@ -85,7 +85,7 @@ def _remainder(node: Reduce, condition: Scalar) -> Reduce | None:
     if not isinstance(by, Num):
         return None
     step = int(by.value)
-    for at, (it, extent) in enumerate(zip(node.iters, node.extents, strict=True)):
+    for at, (it, extent) in enumerate(node.ranges):
         factor = factor_of(whole, it)
         if (
             not factor
@@ -133,7 +133,7 @@ def apart(value: Value) -> Value:
     One over whole periods, and one over the positions of a period, for each of which the quotients are linear.
     """
     scope = scope_of(value)
-    for it, extent in zip(scope.iters, scope.extents, strict=True):
+    for it, extent in scope.ranges:
         steps = {
             int(node.args[1].value) for node in walk(scope.body)
             if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and factor_of(node.args[0], it)
@@ -177,21 +177,21 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
     factors = factors_of(node)
     if len(factors) != 2 or not all(isinstance(each, Read) for each in factors):
         return None
-    single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
+    single = {it: num(0) for it, extent in scope.ranges if extent == 1}
     reads = [each for each in (substitute(factor, single) for factor in factors) if isinstance(each, Read)]
     if any(each.other is not None and not (isinstance(each.other, Num) and each.other.value == 0) for each in reads):
         return None
     summed = [it for it in node.iters if all(_alone(each, it, node.iters) for each in reads)]
     if node.where is not None and any(it in node.where.free for it in summed):
         return None
-    extents = dict(zip(node.iters, node.extents, strict=True))
+    extents = dict(node.ranges)
     if len(summed) == len(node.iters) or not summed or count(extents[it] for it in summed) < TERMS:
         return None
     sides = [_side(each, summed) for each in reads]
     batch = tuple(it for it in scope.iters if any(it in each.index[axis].free for each, side in zip(reads, sides, strict=True)
                                                   for axis in range(len(each.index)) if axis not in side.axes))  # fmt: skip
     sizes: list[list[Dim]] = [[args[side.read.operand].type.shape[axis] for axis in side.axes] for side in sides]
-    own = dict(zip(scope.iters, scope.extents, strict=True))
+    own = dict(scope.ranges)
     products = count(own[it] for it in batch) * count(sizes[0]) * count(sizes[1])
     windows = count(scope.extents) * count(extents[it] for it in node.iters if it not in summed)
     if products > MORE * windows:

@@ -17,7 +17,7 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, scope_value, topological
+from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, nodes_of, scope_value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, as_scalar, num, read, table, walk
 from dslc.ir.scopes import converted, inline, inside, substitute
 from dslc.records import record
@@ -78,7 +78,7 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False, keep: bool 
         outputs = expand(rules, group.outputs)
     except (Mismatch, EvalError, DslcError) as problem:
         raise NotGenerated(Reason.MEANING, str(problem)) from problem
-    nodes = topological(value.node for value in outputs)
+    nodes = nodes_of(outputs)
     if len(nodes) > NODES:
         raise NotGenerated(Reason.TOO_LARGE, f"{len(nodes)} nodes")
     users: Counter[Value] = Counter(arg for node in nodes for arg in set(node.args))
@@ -96,7 +96,7 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False, keep: bool 
             raise NotGenerated(Reason.OPAQUE, type(node).__name__)
     found = tuple(_kept(mapped, value) for value in outputs)
     parts: list[Part] = []
-    for node in topological(value.node for value in found):
+    for node in nodes_of(found):
         if isinstance(node, ScopeNode):
             if sum(1 for _ in walk(node.scope.body)) > TERMS:
                 raise NotGenerated(Reason.TOO_LARGE, "an expression")
@@ -113,7 +113,7 @@ def _shortened(node: ScopeNode) -> Scope:
 def _narrowed(body: Scalar, scope: Scope) -> Scalar:
     """A scope's body without guards and quotients that its sizes decide: a position may be affine then."""
     within: dict[Scalar, tuple[int, int]] = {
-        it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
+        it: (0, extent - 1) for it, extent in scope.ranges if isinstance(extent, int)
     }
     return narrowed(body, within)
 
@@ -215,7 +215,7 @@ def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bo
     if len({index for index, _ in reads}) != 1:
         return False
     index, around = reads[0]
-    own = {it for it, extent in zip(user.scope.iters, user.scope.extents, strict=True) if extent != 1} | set(around)
+    own = {it for it, extent in user.scope.ranges if extent != 1} | set(around)
     used = {it for part in index for it in part.free}
     if not own <= used:
         return False
@@ -233,7 +233,7 @@ def _is_often_read(user: ScopeNode, places: list[int], inner: Value) -> bool:
     sizes: dict[Iter, Scalar] = dict(zip(user.scope.iters, map(as_scalar, user.scope.extents), strict=True))
     for each in walk(user.scope.body):
         if isinstance(each, Reduce):
-            sizes.update(zip(each.iters, each.extents, strict=True))
+            sizes.update(each.ranges)
     most = 0
     for _, around in reads_of(user.scope.body, places):
         extents = [sizes[it] for it in (*user.scope.iters, *around)]

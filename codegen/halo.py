@@ -44,7 +44,7 @@ LARGER = 2  #: how many times as large the copy may be
 def padded(part: Part, args: Values) -> list[Part]:
     """The same with a copy of every operand that products read beyond its ends; equal where there are none."""
     body, copies = part.scope.body, list[Part]()
-    sizes = dict(zip(part.scope.iters, part.scope.extents, strict=True))
+    sizes = dict(part.scope.ranges)
     for node in outermost(body):
         for each in factors_of(node) if node.kind == "sum" else ():
             found = _copy(each, node, sizes, args) if isinstance(each, Read) and each.other is not None else None
@@ -64,7 +64,7 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
     """A copy of what is read, and the read of it as the next argument."""
     shape = args[each.operand].type.shape
     extents: dict[Iter, Scalar] = {it: as_scalar(size) for it, size in sizes.items()}
-    extents.update(zip(node.iters, node.extents, strict=True))
+    extents.update(node.ranges)
     try:
         ends = [_ends(index, extents) for index in each.index]
         numbers = {it: _number(size) for it, size in extents.items()}

@@ -63,7 +63,7 @@ def panelled(part: Part, args: Values, width: int) -> list[Part]:
 
 def packed_factors(scope: Scope) -> Iterator[Packed]:
     """Factors that positions along another loop share, those along the last loop first."""
-    sizes = dict(zip(scope.iters, scope.extents, strict=True))
+    sizes = dict(scope.ranges)
     for node in outermost(scope.body):
         if node.kind != "sum" or node.where is not None or any(extent.free for extent in node.extents):
             continue
@@ -89,8 +89,8 @@ def is_product(scope: Scope) -> bool:
 
 def _panel(found: Packed, scope: Scope, args: tuple[Value, ...], width: int) -> tuple[Part, Scalar]:
     """The part of a factor, and the body that reads it as the next argument."""
-    sizes: dict[Iter, Dim] = dict(zip(scope.iters, scope.extents, strict=True))
-    sizes.update(zip(found.node.iters, found.node.extents, strict=True))
+    sizes: dict[Iter, Dim] = dict(scope.ranges)
+    sizes.update(found.node.ranges)
     size = sizes[found.lane]
     extents = (*(sizes[it] for it in found.outer), ceiling(size, width), *(sizes[it] for it in found.summed), width)
     places = [iterator(f"i{k}") for k in range(len(extents))]

@@ -92,14 +92,14 @@ class _Taken:
 
     def shared(self) -> None:
         """Takes out reductions that are the same for several elements."""
-        loops = {it for it, extent in zip(self.scope.iters, self.scope.extents, strict=True) if extent != 1}
+        loops = {it for it, extent in self.scope.ranges if extent != 1}
         for node in list(outermost(self.body)):
             used = [it for it in self.scope.iters if it in node.free]
             if not loops <= set(used):
                 self._take(node, used)
 
     def _take(self, node: Reduce, used: list[Iter]) -> None:
-        extents = dict(zip(self.scope.iters, self.scope.extents, strict=True))
+        extents = dict(self.scope.ranges)
         own: dict[Iter, Scalar] = {it: iterator(f"i{k}") for k, it in enumerate(used)}
         scope = Scope(tuple(extents[it] for it in used), substitute(node, own), self._type(node))
         taken = part_of(scope, self.args)

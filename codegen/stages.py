@@ -264,7 +264,7 @@ def positions_in(
         seen.add(each)
         if isinstance(each, Reduce):
             inner = dict(iters)
-            for it, extent in zip(each.iters, each.extents, strict=True):
+            for it, extent in each.ranges:
                 size = poly(extent)
                 var = Var(f"{it.name}/{len(ranges.extents)}")
                 if size is not None:

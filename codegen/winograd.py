@@ -303,7 +303,7 @@ def _transform(
                 values = values[0]
             factors.append(Factor(table.values, tuple(axes)))
     used = {axis for factor in factors for axis in factor.axes}
-    sizes = {it.name: _number(extent) for it, extent in zip(node.iters, node.extents, strict=True)} | made
+    sizes = {it.name: _number(extent) for it, extent in node.ranges} | made
     largest = max(prod(sizes[axis] for axis in axes) for axes in (tile, made))
     fits = "" not in used and used.issuperset(made) and 0 < largest <= TILE
     return Transform(tuple(factors), tile, tuple(made), sizes) if fits else None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
+
+from dslc.records import record
 
 
 class TimeUp(Exception):
     """The time for what was begun is over; what is known so far counts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deadline:
     """The end of something, in seconds of a clock.
 

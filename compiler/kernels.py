@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslc.errors import DslcError
 from dslc.onnx.metadata import DOMAIN, KEY, THREADS, VARIANT, metadata, set_metadata
+from dslc.records import record
 from dslc.store import Store
 from dslc.version import __version__
 
@@ -51,7 +52,7 @@ class WhyMissing(Enum):
     TIME = "generating its kernel took too long"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Missing:
     """A kernel that is not run, so that its function is; `lasting` where trying again would end in the same way."""
 
@@ -64,7 +65,7 @@ class Missing:
         return self.why.value + (f" ({self.detail})" if self.detail else "")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kernels:
     """The kernels of a file: the library that has them (None: none has), their names, and those that are missing."""
 

@@ -8,14 +8,15 @@ import math
 import types as types_
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from dslc.records import record
 from dslc.reporting.data import KernelCode, Picture
 from dslc.reporting.records import record_text
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One rule's part: how often it was applied, what it was predicted to save, and what its proof is worth.
 
@@ -46,7 +47,7 @@ class Step:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Turn:
     """One step on the way to the result: a rule at `count` places, what the graph was predicted to take after it, and what that saved.
 
@@ -60,7 +61,7 @@ class Turn:
     measured_ms: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Counts:
     """The size of a model: nodes, elements of its weights, and their bytes; and how many nodes of each operator type."""
 
@@ -70,7 +71,7 @@ class Counts:
     types: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PairMs:
     """Milliseconds of original and result in one round.
 
@@ -83,7 +84,7 @@ class PairMs:
     base_first: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sizes:
     """Measurements at one choice of symbolic dimensions."""
 
@@ -96,7 +97,7 @@ class Sizes:
     pairs: tuple[PairMs, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PhaseSpan:
     """A phase with the seconds from the beginning at which it began and ended."""
 
@@ -105,7 +106,7 @@ class PhaseSpan:
     end: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Generator:
     """Counts of the graphs that a generator offered, and its seconds.
 
@@ -120,7 +121,7 @@ class Generator:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """The work of a generator on a candidate, `base`: the share of the model's time that it promised and `gained`.
 
@@ -137,7 +138,7 @@ class Asked:
     done: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Details:
     """Details that only a page shows: both models with the use of their time, kernels, and the command that repeats the run.
 
@@ -153,7 +154,7 @@ class Details:
     plan: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Without:
     """The written model in a runtime that has no library of its kernels: at the sizes at which it is slowest against the original."""
 
@@ -168,7 +169,7 @@ class Without:
         return f"without its library: {self.after_ms:.3g} ms, {self.ratio:.2f} times as fast{interval}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Report:
     """The outcome of one run. Times are milliseconds, medians of interleaved runs; None where nothing was timed.
 

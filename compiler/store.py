@@ -13,11 +13,11 @@ import os
 import stat
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dslc.errors import error
+from dslc.records import record
 
 MOST = 20_000  #: entries of a store
 LARGEST = 1 << 31  #: bytes of all entries of a store
@@ -41,7 +41,7 @@ def unsealed(data: bytes) -> bytes | None:
     return content if written == _FORMAT and hashlib.sha256(content).digest() == digest else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Store:
     """Entries by key, in a folder of this user's. A key is a file's name: a digest of all that decides about the content.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Literal
+
+from dslc.records import record
 
 MOST_OPERATIONS = 1_000_000  #: operations that a proof may take (about a second); beyond, it counts as not proved
 
@@ -22,7 +23,7 @@ class GivenUp(Exception):
     """isl needed more operations than it was allowed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Constraint:
     """`sum(coefficient * variable) + constant >= 0`, or `== 0`."""
 

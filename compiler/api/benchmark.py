@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dslc.api.models import Model, file_of, seconds_of, sizes_of, whole, wrong
@@ -17,6 +16,7 @@ from dslc.cost.timing import LEAST, raced, runs
 from dslc.errors import Diagnostic, DslcError
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
+from dslc.records import record
 from dslc.reporting.pages import page_of_bench
 from dslc.search.options.option import read_inputs
 from dslc.search.options.types import InputsLike, Isa
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Benched:
     """Two models timed interleaved on the same inputs.
 

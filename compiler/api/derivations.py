@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -28,13 +28,14 @@ from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import Cyclic, folded
 from dslc.inspection.bounds import check_operator
 from dslc.interpret.draws import elements
-from dslc.ir.graph import Graph, Scope, ScopeNode, topological
+from dslc.ir.graph import Graph, Scope, ScopeNode, nodes_of
 from dslc.ir.scalar import Reduce, walk
 from dslc.ir.text import program_text
 from dslc.onnx.exporter import node_model
 from dslc.onnx.save import save
 from dslc.prove.derived_programs import Judged, judged
 from dslc.prove.garbage import gc_paused
+from dslc.records import record
 from dslc.reporting.data import Picture
 from dslc.reporting.pages import fragment_of_table, page_of_programs
 from dslc.reporting.programs import picture_of
@@ -58,7 +59,7 @@ SECONDS = 1.0  #: seconds after which no further run is begun
 ASKED = 200  #: expressions that are asked why they are no call
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DerivedProgram:
     """A program that computes what a call does: `proved` for all inputs, or compared at random numbers, where no time was left.
 
@@ -102,7 +103,7 @@ class DerivedProgram:
         return "\n".join([self.title, *(f"   {line}" for line in lines)])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DerivedPrograms:
     """Programs that `dslc derive` finds.
 
@@ -435,9 +436,7 @@ def _nearest(rules: Rules, search: DerivationSearch, name: str) -> tuple[Miss, S
     """The expression that came nearest to a call of an operator: the reason why it is none, and its scope."""
     found: Miss | None = None
     scope: Scope | None = None
-    scopes = [
-        node for state in search.seen[:ASKED] for node in topological([state.node]) if isinstance(node, ScopeNode)
-    ]
+    scopes = [node for state in search.seen[:ASKED] for node in nodes_of([state]) if isinstance(node, ScopeNode)]
     sums = [node for node in scopes if any(isinstance(part, Reduce) for part in walk(node.scope.body))]
     for node in dict.fromkeys(sums or scopes):
         why = missed(rules, node.values[0], name) or Miss(MissReason.INTENSITY)

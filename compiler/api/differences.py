@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from dslc.api.models import attribute_value, libraries_of, names_of, seconds_of,
 from dslc.errors import DslcError, SourceText, Span, error
 from dslc.inspection.lookup import find_rule
 from dslc.interpret.instantiate import Instance, Rejected
-from dslc.ir.graph import Value, input_value, replace, topological
+from dslc.ir.graph import Value, input_value, nodes_of, replace
 from dslc.ir.scalar import Scalar, dimension, num, rebuild
 from dslc.ir.sizes import with_sizes
 from dslc.prove.partial.difference import Difference, difference, equal_everywhere, parametric
@@ -22,6 +21,7 @@ from dslc.prove.partial.draws import NotCompared, WhyUncompared
 from dslc.prove.partial.rules import instances, percent, wrongly_corrected
 from dslc.prove.partial.rules import sizes_of as sizes_of_shapes
 from dslc.prove.verdict import Counterexample
+from dslc.records import record
 from dslc.reporting.pages import page_of_difference
 from dslc.reporting.plots import Plane, plane, svg, text
 from dslc.search.options.types import PathLike
@@ -37,7 +37,7 @@ SECONDS = 5.0  #: seconds for that
 ATTEMPTS = 2000  #: draws after which nothing that is given fits
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetOfSizes:
     """Positions at which one output differs, its sizes unknown: `set` as isl writes it, whole where `exact`, else at most that."""
 
@@ -62,7 +62,7 @@ class SetOfSizes:
         return f"{self.name}{self.shape}: {said}\n  {proved} for all sizes and all inputs; {self.seconds:.2f} s"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compared:
     """Positions at which two programs differ, output by output.
 
@@ -194,7 +194,7 @@ def diff(
         known, old, new = _calls(programs, libraries, sizes_of(bind), models)
         names = tuple(f"Y{k}" for k in range(len(old))) if len(old) > 1 else ("Y",)
     try:
-        every = topological(value.node for value in (*old, *new))
+        every = nodes_of((*old, *new))
         if not all(value.type.is_static for node in every for value in node.values):
             return Compared(names, sets=_for_all_sizes(known, names, old, new, seconds))
         found = difference(known, old, new, seed=drawn, pieces=most, seconds=seconds, evident=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from dslc.api.calls import called_as, file_of_call, plain_calls
@@ -12,7 +12,7 @@ from dslc.api.models import libraries_of, seconds_of, sizes_of, whole
 from dslc.derivation.calls import CallProgram
 from dslc.derivation.programs import estimated
 from dslc.errors import error
-from dslc.ir.graph import Call, Graph, Value, topological
+from dslc.ir.graph import Call, Graph, Value, nodes_of
 from dslc.ir.text import program_text
 from dslc.mutate.batch_tiling import overlapping, sheets
 from dslc.mutate.correct import Corrected, corrections, differing
@@ -20,6 +20,7 @@ from dslc.mutate.mutant import MutantOptions, made
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import is_linear_region, problem_of
 from dslc.mutate.search import search
+from dslc.records import record
 from dslc.search.options.types import PathLike
 from dslc.semantics.library import Rules, load_many
 
@@ -27,7 +28,7 @@ MOST = 10  #: mutants that are shown
 SEARCHING = 0.6  #: share of the budget for searching, the rest being for comparing and proofs
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FoundMutant:
     """A program of a region's shapes that is almost equal to it.
 
@@ -64,7 +65,7 @@ class FoundMutant:
         return f"{shapes}: {where}{refused}, {costs}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FoundMutants:
     """Mutants that `dslc mutants` finds: the cheapest corrected ones first, then those that are not corrected.
 
@@ -134,7 +135,7 @@ def mutants(
     node_price = estimated(known)
 
     def price(value: Value) -> float:
-        return sum(map(node_price, topological([value.node])))
+        return sum(map(node_price, nodes_of([value])))
 
     shown: dict[Value, FoundMutant] = {}
     complete = True
@@ -208,7 +209,7 @@ def _row(
         words = f"more than the limit of {limit:.1%}"
     else:
         words = "no correction is proved"
-    calls = tuple(node for node in topological([value.node]) if isinstance(node, Call))
+    calls = tuple(node for node in nodes_of([value]) if isinstance(node, Call))
     return FoundMutant(
         tuple(node.op for node in calls),
         plain_calls(calls),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from dslc.inspection.describe import describe
 from dslc.inspection.lookup import onnx_operators, operator_named
 from dslc.inspection.samples import sample
 from dslc.ir.dtype import DTYPES
+from dslc.records import record
 from dslc.search.options.types import PathLike
 from dslc.semantics.env import Mismatch
 from dslc.semantics.installed import library_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shown:
     """Facts that follow from an operator's equation: `facts` are those of `dslc show --output-format json`, `str` its text."""
 

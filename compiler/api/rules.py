@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -21,7 +20,7 @@ from dslc.fuse.kernels import folded
 from dslc.inspection.lookup import find_rule
 from dslc.interpret.check_rule import CaseOutcome
 from dslc.interpret.draws import elements
-from dslc.ir.graph import Call, Graph, Kernel, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Graph, Kernel, ScopeNode, Value, nodes_of
 from dslc.match import CompiledRule, GraphIndex, compile_directions, find_matches, replacements
 from dslc.match import why_not as unmatched
 from dslc.match.enabling_rules import before
@@ -37,6 +36,7 @@ from dslc.prove.partial.rules import percent
 from dslc.prove.run.verify import chosen
 from dslc.prove.run.verify import verify as prove
 from dslc.prove.verdict import RELIABLE, RuleVerdict
+from dslc.records import record
 from dslc.search.candidates.export import as_kernels, no_compiler, texts_of
 from dslc.search.options.types import PathLike
 from dslc.search.runs.selection import statuses, usable
@@ -88,7 +88,7 @@ def check(rules: PathLike | Sequence[PathLike], *, overlaps: bool = False) -> Ch
     return checked(libraries_of(rules), bool(overlaps))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tested:
     """Outcomes of the tests and examples of rule files, and of their laws and rules at random sizes; `seconds` for all of them."""
 
@@ -206,7 +206,7 @@ RUNS = 15  #: runs of either side that are timed
 CLOSE = 1.03  #: ratio of two times of one thing, by chance
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WhyNot:
     """Reason why one direction of a rule does not apply to a model; where it does, what keeps `dslc optimize` from using it.
 
@@ -392,7 +392,7 @@ def _unwritable(rules: Rules, values: Sequence[Value], graph: Graph, opset: int)
     """Operators of a replacement without an ONNX form at the model's opset, and without a kernel."""
     old = set(graph.nodes())
     out = []
-    for node in topological(value.node for value in values):
+    for node in nodes_of(values):
         if not isinstance(node, Call) or node in old or node.constant or exportable(node, rules, opset):
             continue
         outputs = as_kernels(rules, node.values, opset)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
@@ -13,6 +12,7 @@ from dslc.errors import DslcError
 from dslc.inspection.lookup import called, onnx_names
 from dslc.prove.evidence.dependencies import recorded
 from dslc.prove.run.conclusion import trusted_reason
+from dslc.records import record
 from dslc.search.options.option import flag, options
 from dslc.search.options.strategies import STRATEGIES
 from dslc.search.runs.selection import members_of
@@ -25,7 +25,7 @@ Kind: TypeAlias = Literal["substitution", "law", "derivation", "lowering"]
 RuleDef: TypeAlias = SubstitutionDef | PropertyDef | DerivationDef | LoweringDef
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OperatorRow:
     """An operator: `onnx` are the nodes that it is written as or that are read as a use of it, `used_by` how many rules call it."""
 
@@ -38,7 +38,7 @@ class OperatorRow:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleRow:
     """A rule, law, derivation or lowering.
 
@@ -58,7 +58,7 @@ class RuleRow:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LibraryRow:
     """A library that can be named here; `problem` is why it cannot be read."""
 
@@ -70,7 +70,7 @@ class LibraryRow:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TargetRow:
     """A target: `on` as the command line takes it, `devices` that lowerings name for it, and how many of these there are.
 
@@ -84,7 +84,7 @@ class TargetRow:
     sheets: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StrategyRow:
     """A way to search, with the names of its options."""
 
@@ -181,7 +181,7 @@ def all_strategies() -> tuple[StrategyRow, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wanted:
     """A choice of rows. Names are patterns, qualified or short; what is empty asks nothing."""
 

@@ -11,6 +11,7 @@ from dslc.checking.memory import CheckMemory, bug
 from dslc.checking.project import project_of
 from dslc.checking.suppression import suppress
 from dslc.errors import Diagnostic, DslcError, SourceText, Span
+from dslc.records import record
 from dslc.semantics.definitions import Module, Remember, SubstitutionDef, afresh
 from dslc.semantics.library import Files, Rules, load_many
 from dslc.syntax import tree as t
@@ -147,7 +148,7 @@ def _unlooked(rules: Rules, rule: SubstitutionDef) -> Sequence[Diagnostic]:
 LOOKS = 20  #: looks at a file until nothing is left to check: what one check finds may leave out or ask for another
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileFindings:
     """The findings in a file as far as they are known, by place; `left` are checks to do before one looks again."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from dslc.checking.files import Edited, check_files
 from dslc.diagnostics.render import render
 from dslc.errors import Diagnostic, DslcError, Fix, error
+from dslc.records import record
 from dslc.semantics.installed import find_library
 from dslc.store import rule_files, write_file
 from dslc.syntax.parser import read_source
@@ -16,7 +16,7 @@ from dslc.syntax.parser import read_source
 ROUNDS = 20  #: rounds after which mending ends: one edit may make room for another
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mended:
     """A file with the edits of its diagnostics: its text, what was mended in the order of the edits, and what is left."""
 
@@ -120,7 +120,7 @@ def files_of(names: Sequence[str]) -> list[Path]:
     return out
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Checked:
     """Findings of `dslc check` in some rule files, in the order of their places; `str` gives the text that it prints."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dslc.errors import Diagnostic, Span
 from dslc.prove.evidence.digest import bare, meanings, words_of
+from dslc.records import record
 from dslc.semantics.definitions import Checkable
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -22,7 +23,7 @@ def bug(failure: Exception, span: Span) -> Diagnostic:
     return Diagnostic("E0901", message, span, hint="this is a bug in dslc; please report it")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Text:
     """A definition without what no check of it reads: its digest, the names in it, and whether it has terms. `syntax` is kept alive."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dslc.diagnostics.registry import pages
 from dslc.errors import Diagnostic, DslcError, SourceText, Span, did_you_mean
+from dslc.records import record
 
 NAME = "pyproject.toml"
 #: what the table may have, and what each is
@@ -26,7 +26,7 @@ _NEXT = re.compile(r"^[ \t]*\[", re.M)
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Project:
     """Settings of a `pyproject.toml`; `path` is None where none has the table. Files among `rules` are meant from its folder."""
 

@@ -16,7 +16,7 @@ from dslc.interpret.check_rule import difference, draw
 from dslc.interpret.domain import Domain
 from dslc.interpret.field import Field
 from dslc.interpret.special import changed_by
-from dslc.ir.graph import Graph, ScopeNode, Value, topological
+from dslc.ir.graph import Graph, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
 from dslc.match import GraphIndex, apply_match, compile_directions, find_matches, why_not
 from dslc.semantics.definitions import DerivationDef, TestDef
@@ -141,7 +141,7 @@ def _beside(node: ScopeNode) -> Iterator[str]:
     """Reads that are sure to leave their tensors: under no condition, and without a value outside."""
     scope = node.scope
     at: dict[Scalar, tuple[int, int]] = {**sum_ranges(scope.body)}
-    at |= {it: (0, size - 1) for it, size in zip(scope.iters, scope.extents, strict=True) if isinstance(size, int)}
+    at |= {it: (0, size - 1) for it, size in scope.ranges if isinstance(size, int)}
     for part in walk(scope.body):
         if part.where is not None if isinstance(part, Reduce) else isinstance(part, Apply) and part.name == "select":
             return
@@ -166,7 +166,7 @@ def _derived(rules: Rules, rule: DerivationDef, graph: Graph) -> Iterator[Value]
 
 
 def _scopes(value: Value) -> list[ScopeNode]:
-    return [node for node in topological([value.node]) if isinstance(node, ScopeNode)]
+    return [node for node in nodes_of([value]) if isinstance(node, ScopeNode)]
 
 
 def _shown(value: Value) -> str:

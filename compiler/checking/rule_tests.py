@@ -23,7 +23,7 @@ import functools
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any, Literal
@@ -41,6 +41,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.onnx import runtime
 from dslc.onnx.microbenchmarks import empty_model
+from dslc.records import record
 from dslc.semantics.checks.substitutions import errors_of
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef, TestDef
@@ -59,7 +60,7 @@ Generator = Callable[..., Array]
 Kind = Literal["example", "property", "substitution", "test"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StatedCase:
     """One thing that a file says of itself, and where it is written. Of an operator's examples `number` counts them, from 1."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from dslc.diagnostics.registry import pages
 from dslc.errors import Diagnostic, Fix, Span
+from dslc.records import record
 from dslc.syntax import tree as t
 
 _COMMENT = re.compile(r"#\s*dslc:\s*ignore\b(?P<codes>[\s,]*(?:[A-Za-z]\d{4}\b[\s,]*)*)")
@@ -16,7 +16,7 @@ _CODE = re.compile(r"[A-Za-z]\d{4}")
 _ASKED_FOR = frozenset({"W0010"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Ignored:
     """One code of a comment; `line` is the one whose warnings are meant, counted from 1. `span` is None where none is named."""
 

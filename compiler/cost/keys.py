@@ -40,7 +40,7 @@ class Keys:
     def _argument(arg: Value) -> Any:
         """The part of an argument that decides about times: its type, and the values of a constant that the runtime may see."""
         if not arg.constant:
-            return arg.node.types[arg.index]
+            return arg.type_or_none
         number = number_of(arg) if arg.known else None
         if number is not None:
             return (arg.type, exactly(number))

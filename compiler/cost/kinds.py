@@ -11,7 +11,7 @@ from dslc.analysis.counts import known_flops
 from dslc.analysis.numeric import DataDependent, vector
 from dslc.analysis.pointwise import at_own_place
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, Input, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Input, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Read, Reduce, Scalar, walk
 from dslc.semantics.elaborate import Instance, expanded
 from dslc.semantics.env import EvalError, Mismatch
@@ -44,7 +44,7 @@ def pointwise(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
     if instance is None or len(instance.outputs) != 1:
         return False
     varying = {param for param, weight in zip(instance.params, weights, strict=True) if not weight}
-    for below in topological(value.node for value in instance.outputs):
+    for below in nodes_of(instance.outputs):
         if not isinstance(below, ScopeNode) or not varying.intersection(below.args):
             continue
         for part in walk(below.scope.body):

@@ -23,7 +23,7 @@ from dslc.cost.samples import Samples, Small, bytes_in
 from dslc.cost.targets import Target, target_named
 from dslc.cost.timer import Build, GroupTimer
 from dslc.deadline import TimeUp
-from dslc.ir.graph import Call, Constant, Graph, Kernel, Node, Value, topological
+from dslc.ir.graph import Call, Constant, Graph, Kernel, Node, Value, nodes_of
 from dslc.records import record
 from dslc.semantics.library import Rules
 
@@ -196,7 +196,7 @@ class CostModel:
         return Info(0.0) if key in self._excused else self._infos.get(key)
 
     def _weigh(self, graph: Graph) -> None:
-        below = topological(value.node for value in graph.outputs)
+        below = nodes_of(graph.outputs)
         self.timer.footprint = sum(bytes_in(node.values[0]) for node in below if isinstance(node, Constant))
 
     def confirm(self, *graphs: Graph) -> bool:

@@ -21,7 +21,7 @@ from dslc.ir.graph import (
     call,
     constant_value,
     input_value,
-    topological,
+    nodes_of,
 )  # fmt: skip
 from dslc.ir.scalar import Num, Scalar, Sym, num, substitute, walk
 from dslc.ir.sizes import node_at
@@ -64,7 +64,7 @@ class Samples:
         place: dict[Value, str] = {value: f"x{k}" for k, value in enumerate(small.inputs)}
         place.update({value: f"w{k}" for k, value in enumerate(small.weights)})
         lines = [f"opset {self.opset}", *(f"{name}: {value.type}" for value, name in place.items())]
-        for node in topological(value.node for value in small.outputs):
+        for node in nodes_of(small.outputs):
             if isinstance(node, Input):
                 continue
             for value in node.values:

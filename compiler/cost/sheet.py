@@ -19,7 +19,7 @@ from dslc.cost.measure import Unmeasured
 from dslc.cost.model import CostModel
 from dslc.cost.targets import ModelPlan, Sheet, Target
 from dslc.errors import error
-from dslc.ir.graph import Call, Constant, Graph, Input, Node, Opaque, Value, topological
+from dslc.ir.graph import Call, Constant, Graph, Input, Node, Opaque, Value, nodes_of
 from dslc.onnx.context import Imported
 from dslc.records import record
 from dslc.semantics.library import Rules
@@ -103,7 +103,7 @@ class CpuSheet(Target):
         small = costs.samples.small(group)
         if not costs.timer.says(small):
             return Info(inf)
-        below = topological(value.node for value in small.outputs)
+        below = nodes_of(small.outputs)
         nodes = [node for node in below if not isinstance(node, Input | Constant)]
         parts = [nodes[: group.fused], *([node] for node in nodes[group.fused :])]
         return Info(sum(self.seconds(costs.rules, part) for part in parts))

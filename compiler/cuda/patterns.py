@@ -51,7 +51,7 @@ def summed_of(scope: Scope, views: Sequence[StridedView], result: StridedView) -
         or not all(isinstance(e, Num) for e in total.extents)
     ):
         return None
-    every = (*zip(scope.iters, scope.extents, strict=True), *zip(total.iters, total.extents, strict=True))
+    every = (*scope.ranges, *total.ranges)
     extents = {it: int(str(extent)) for it, extent in every}
     if min(extents.values(), default=1) < 1:
         return None

@@ -89,7 +89,7 @@ def _split(scope: Scope) -> Scope:
     A merged dimension, that was one when what is computed of it was put around it.
     """
     by: dict[Scalar, int] = {}
-    extents: dict[Scalar, Dim] = dict(zip(scope.iters, scope.extents, strict=True))
+    extents: dict[Scalar, Dim] = dict(scope.ranges)
     for node in walk(scope.body):
         if (
             isinstance(node, Apply)

@@ -68,7 +68,7 @@ def plain(buffer: int, dtype: DType, shape: Sequence[int]) -> StridedView:
 
 def ranges(scope: Scope) -> dict[Scalar, tuple[int, int]]:
     """The positions of a scope's iterators; its sizes are numbers."""
-    return {it: (0, int(str(extent)) - 1) for it, extent in zip(scope.iters, scope.extents, strict=True)}
+    return {it: (0, int(str(extent)) - 1) for it, extent in scope.ranges}
 
 
 def looked_at(scope: Scope, below: StridedView) -> StridedView | None:

@@ -20,6 +20,7 @@ from dslc.derivation.pieces import Iters, Unfit
 from dslc.derivation.tables import Group, OperatorPattern, Window, unknowns_in
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, num
 from dslc.ir.scopes import substitute
+from dslc.records import record
 
 SLOPES = 2  #: ways to match one window of a pattern
 
@@ -32,7 +33,7 @@ class Along(Enum):
     EXACT = "what has several positions, and nothing else moves there"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MovedWindow:
     """A window of the pattern in the expression: the dimension of the read, `unit * (what the window computes) + rest`."""
 
@@ -56,7 +57,7 @@ class Assignment:
         return {it for own in self.given.values() for it in own}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WindowSearch:
     """A pattern and what its windows are looked for in, along the last dimensions first where nothing else moves there.
 

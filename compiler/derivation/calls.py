@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.derivation.programs import calls_of
 from dslc.errors import Diagnostic, DslcError, SourceText, Span, error
@@ -12,6 +12,7 @@ from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import abstracted, hole
 from dslc.ir.text import PROGRAM
+from dslc.records import record
 from dslc.semantics.apply import apply
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
@@ -24,7 +25,7 @@ _RESERVED = KEYWORDS | REDUCTIONS | CONSTANTS | DTYPE_NAMES
 _CALLED = re.compile(r"[a-z]\w*\s*\(")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallProgram:
     """A call as a program over holes, and the names that its tensors have in the text."""
 

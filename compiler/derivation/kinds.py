@@ -9,7 +9,6 @@ expression come before those that depart in several, and of these first those th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
 from math import prod
@@ -19,9 +18,10 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.derivation.programs import PricedProgram
 from dslc.derivation.tables import OperatorPattern, around
 from dslc.derivation.targets import sizes_in
-from dslc.ir.graph import Call, Input, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Input, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar
 from dslc.ir.scopes import each_of
+from dslc.records import record
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 CHEAPEST = 4  #: programs that are shown for their price alone, at most
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Form:
     """Sums of products: extents of sums along a window, of all other sums, and of the positions that both factors have.
 
@@ -163,7 +163,7 @@ def _things(kind: Kind) -> set[tuple[str, str]]:
 
 
 def _inputs(value: Value) -> frozenset[Value]:
-    return frozenset(node.values[0] for node in topological([value.node]) if isinstance(node, Input))
+    return frozenset(node.values[0] for node in nodes_of([value]) if isinstance(node, Input))
 
 
 def _windows(own: tuple[int, ...], given: tuple[int, ...]) -> str:
@@ -184,7 +184,7 @@ def _forms(rules: Rules, call: Call) -> list[_Form]:
         return [_of_pattern(*found)] if found[0].kind is not None else []
     forms = []
     for value in expand(rules, (call.values[0],)):
-        for node in topological([value.node]):
+        for node in nodes_of([value]):
             total = around(node.scope.body)[0] if isinstance(node, ScopeNode) else None
             if isinstance(node, ScopeNode) and total and total.reads:
                 forms.append(_of_scope(node, total))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 
 from dslc.derivation.pieces import Box, Operands, Unfit, view_of
@@ -15,6 +15,7 @@ from dslc.ir.graph import Call, Node, Scope, ScopeNode, Value, rebuild, replace,
 from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, reduce, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
 from dslc.ir.scopes import substitute
+from dslc.records import record
 from dslc.semantics.apply import apply as call
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -31,7 +32,7 @@ def carried(value: Value) -> Value:
     return rebuild((value,), moved)[0]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _LayoutChanges:
     """One expression: what was brought into which layout, each once."""
 

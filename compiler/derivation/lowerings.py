@@ -136,7 +136,7 @@ def _packs_with(value: t.Expr, index: str, decls: dict[str, tuple[t.Expr, ...]])
     for node in walk_expr(value):
         if isinstance(node, t.Subscript) and isinstance(node.base, t.Name):
             for sub, dim in zip(node.subs, decls.get(node.base.id, ()), strict=False):
-                inside = any(isinstance(part, t.Name) and part.id == index for part in walk_expr(sub))
+                inside = any(part.bare == index for part in walk_expr(sub))
                 if inside and isinstance(sub, t.Pack) and isinstance(dim, t.Pack):
                     yield dim.value
 
@@ -187,7 +187,7 @@ def _conditions(syntax: t.Lowering) -> Iterator[t.Where]:
         if isinstance(statement, t.Where):
             kept = tuple(
                 condition for condition in statement.conditions
-                if not any((isinstance(node, t.Call) and node.function in _MEMORY) or (isinstance(node, t.Name) and node.id in computed)
+                if not any((isinstance(node, t.Call) and node.function in _MEMORY) or (node.bare in computed)
                            for node in walk_expr(condition))
             )  # fmt: skip
             if kept:

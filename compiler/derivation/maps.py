@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 
 from dslc.analysis.iterators import coefficient_of
@@ -12,6 +11,7 @@ from dslc.analysis.numeric import DataDependent, interval
 from dslc.derivation.pieces import Box, Iters, Map, Operands, Unfit, UnknownTerm, Vector, product_of, ranges
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
+from dslc.records import record
 
 
 def image(params: Sequence[Iter], values: Sequence[Scalar], box: Box) -> Box:
@@ -28,7 +28,7 @@ def image(params: Sequence[Iter], values: Sequence[Scalar], box: Box) -> Box:
     return Box(tuple(low), tuple(extents), hull_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """Other values in the place of the iterator number `at`, as a part of an index map.
 

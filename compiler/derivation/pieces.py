@@ -15,9 +15,10 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.narrowing import narrowed, sum_ranges
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.ir.dtype import Dim, DType
-from dslc.ir.graph import Scope, ScopeNode, Value, scope_value, topological
+from dslc.ir.graph import Scope, ScopeNode, Value, nodes_of, scope_value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
 from dslc.ir.scopes import each_of, substitute
+from dslc.records import record
 
 Vector = tuple[Scalar, ...]
 #: the least and the greatest positions of iterators
@@ -27,7 +28,7 @@ Iters = tuple[Iter, ...]
 Tensor = Callable[[Vector], Scalar]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Box:
     """A first position and an extent per iterator."""
 
@@ -83,7 +84,7 @@ class Unfit(Exception):
     """A rule does not apply in this way; no fault."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Map:
     """An index map: `values` over `params`, and the way back where it is known. `box` is what it maps into."""
 
@@ -109,7 +110,7 @@ def _at(params: Iters, values: Vector, at: Vector) -> Vector:
     return tuple(substitute(value, dict(zip(params, at, strict=True))) for value in values)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnknownTerm:
     """An unknown term: a body over vectors of iterators, elements (placeholders) and whole tensors (operands by number)."""
 
@@ -273,10 +274,10 @@ def product_of(sizes: Iterable[Scalar]) -> Scalar:
 
 def scopes_of(value: Value) -> list[ScopeNode]:
     """The scopes of an expression, arguments first."""
-    return [node for node in topological([value.node]) if isinstance(node, ScopeNode)]
+    return [node for node in nodes_of([value]) if isinstance(node, ScopeNode)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScopeView:
     """A scope taken apart: its iterators with names of their own, its outermost reduction (`kind` None: there is none)."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
 
 from dslc.derivation.pieces import scopes_of
 from dslc.derivation.steps import Path
 from dslc.derivation.targets import summed
-from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, nodes_of, topological
+from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, flat
 from dslc.ir.scopes import each_of
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 OPERATIONS = 2e11  #: operations a second of products
@@ -21,7 +21,7 @@ BYTES = 3e10  #: bytes a second
 LAUNCH = 2e-6  #: seconds that a call takes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PricedProgram:
     """An equal program of operators and generated operators: how it was derived, and the estimate of its price in seconds."""
 
@@ -109,7 +109,7 @@ def intensity(node: ScopeNode) -> float:
     return _operations(node.scope.body) * elements(node.values[0]) / max(1.0, moved + elements(node.values[0]))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Size:
     """The operators of a program and their sizes: numbers of attributes, elements of the result, terms that are added for each.
 
@@ -153,7 +153,7 @@ def unlike(rules: Rules, programs: Iterable[PricedProgram], given: Iterable[Node
     """Of programs, the cheapest first, those that are no others (or the `given` one) with more to compute by the same operators."""
     kept = [_size_of(rules, given)]
     for each in programs:
-        size = _size_of(rules, topological([each.value.node]))
+        size = _size_of(rules, nodes_of([each.value]))
         if not any(known.within(size) for known in kept):
             kept.append(size)
             yield each

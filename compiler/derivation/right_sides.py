@@ -14,12 +14,13 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce
 from dslc.ir.scopes import stack
+from dslc.records import record
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BuiltValue:
     """A value that stands for a function on a box: its positions are counted from the box's first one."""
 
@@ -250,7 +251,7 @@ class RightSide:
         if isinstance(node, t.Nested):
             made = self._braced(replace(node, subs=None), None, top=False, whole=other is not None)
         else:
-            name = node.base.id if isinstance(node.base, t.Name) else ""
+            name = node.base.bare or ""
             term = found.terms.get(at_index(name))
             if name in self.built:
                 made = self.built[name]
@@ -302,7 +303,7 @@ class RightSide:
                     left = left * len(right)
                 if len(right) == 1:
                     right = right * len(left)
-                if node.op in {"+", "-"} and isinstance(node.right, t.Name) and node.right.id in found.sets:
+                if node.op in {"+", "-"} and node.right.bare in found.sets:
                     # behind a box lies another one along the first iterator
                     right = (*right[:1], *(num(0) for _ in right[1:]))
                 if len(left) == len(right):

@@ -25,10 +25,11 @@ from dslc.derivation.programs import Price, PricedProgram, estimated, intensity,
 from dslc.derivation.solver import Miss, MissReason, Shaped, nearer, shaped
 from dslc.derivation.steps import Neighbours, Path, Steps
 from dslc.derivation.targets import instances, missed, products_of
-from dslc.ir.graph import Call, Graph, ScopeNode, Value, replace, topological
+from dslc.ir.graph import Call, Graph, ScopeNode, Value, nodes_of, replace
 from dslc.ir.holes import abstracted, instantiated
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, walk
 from dslc.ir.scopes import each_of
+from dslc.records import record
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
 
@@ -40,7 +41,7 @@ JOINED = 144  #: states of all members together that are looked at
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Member:
     """A product within an expression: the same over holes, and what these stand for."""
 
@@ -55,7 +56,7 @@ def members_of(whole: Value) -> tuple[Member, ...]:
     None where there is one, and beside it nothing but changes of layout.
     """
     found, others = [], False
-    for node in reversed(topological([whole.node])):
+    for node in reversed(nodes_of([whole])):
         if isinstance(node, ScopeNode):
             if is_product(node):
                 alone, args = abstracted(node.values, tuple(dict.fromkeys(node.args)))
@@ -125,7 +126,7 @@ class DerivationLimits:
 LIMITS = DerivationLimits()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramsFound:
     """The programs of a search, the cheapest first."""
 
@@ -407,18 +408,18 @@ class DerivationSearch:
             # where it is heavy it is no program: its form is of no interest
             least = min(least, self._price(value) if heavy else self._kept_program(value, steps, targets))
         # what was known by its sizes costs what it did before
-        known = (self._known.get(node.values[0], inf) for node in topological([state.node]))
+        known = (self._known.get(node.values[0], inf) for node in nodes_of([state]))
         return min(least, *known) if self._alone else least
 
     def _kept_program(self, value: Value, steps: Path, targets: tuple[str, ...]) -> float:
         """Of programs that differ in layouts only the cheapest is kept, and only such a one gets its normal form."""
-        nodes = topological([value.node])
+        nodes = nodes_of([value])
         if sum(isinstance(node, Call) for node in nodes) > 1:
             # between two calls the changes of layout may go
             value = self.steps.normal(value)
             other = self.steps.normal(carried(value))
             value = other if self._price(other) < self._price(value) else value
-            nodes = topological([value.node])
+            nodes = nodes_of([value])
         seconds = self._price(value)
         calls = sorted((node.op, node.head.code, k, node) for k, node in enumerate(nodes) if isinstance(node, Call))
         added = any(isinstance(node, ScopeNode) and node.scope.body.binds for node in nodes)
@@ -483,4 +484,4 @@ class DerivationSearch:
         return tuple(each for _, each in sorted(made, key=itemgetter(0)))
 
     def _price(self, value: Value) -> float:
-        return sum(map(self._price_of, topological([value.node])), 0.0)
+        return sum(map(self._price_of, nodes_of([value])), 0.0)

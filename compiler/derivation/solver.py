@@ -7,7 +7,7 @@ and each operand is a scope that has at the operator's positions what the expres
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import islice, permutations
 from typing import Any
@@ -33,6 +33,7 @@ from dslc.ir.graph import ScopeNode, Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, flat, num, read, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.ir.sizes import sized
+from dslc.records import record
 from dslc.semantics.apply import apply as call
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -55,7 +56,7 @@ class MissReason(Enum):
     KNOWN = "the operator was found at these sizes before"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Miss:
     """A reason, and the iterators that did not fit: the places where they stand, in words."""
 

@@ -16,11 +16,12 @@ from dslc.derivation.tables import TOTAL, around
 from dslc.derivation.unknowns import Unknowns, may_apply
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
+from dslc.ir.graph import Scope, ScopeNode, Value, nodes_of, rebuild, replace, scope_value, with_args
 from dslc.ir.normal import Normalizer
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, as_scalar, num, read, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
 from dslc.ir.scopes import positions, renumber, substitute
+from dslc.records import record
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.ways import SearchWay, way_of
 from dslc.syntax import tree as t
@@ -29,7 +30,7 @@ INSTANCES = 400  #: instances of one rule at one place that are looked at
 ITERATORS = 24  #: iterators of a scope beyond which no rule is applied to it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DerivationStep:
     """One application: the rule's name, and its direction."""
 
@@ -139,10 +140,10 @@ class Steps:
         """The programs one step away by rules between two expressions, anywhere in it; or between those that are `wanted`."""
         scopes = [
             node.values[0]
-            for node in topological([value.node])
+            for node in nodes_of([value])
             if isinstance(node, ScopeNode) and (wanted is None or wanted(node))
         ]
-        below = {each: {node.values[0] for node in topological([each.node])} for each in scopes}
+        below = {each: {node.values[0] for node in nodes_of([each])} for each in scopes}
         for linked, step, rule, left, right in self._joint:
             # of two that do not need each other the order is no matter
             for first, second in (permutations if linked else combinations)(scopes, 2):
@@ -253,7 +254,7 @@ def _without_copies(value: Value, mapped: dict[Value, Value]) -> Value:
 
     `[x] A[x + 1, 0]` over `A = {[y, z] B[z, y]}` → `[x] B[0, x + 1]`. `mapped` has what became of values, and gets what it lacks.
     """
-    for node in topological([value.node]):
+    for node in nodes_of([value]):
         if node.values[0] in mapped:
             continue
         if not isinstance(node, ScopeNode):

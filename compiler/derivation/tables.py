@@ -17,6 +17,7 @@ from dslc.derivation.pieces import Iters
 from dslc.ir.graph import Input, Scope, ScopeNode, Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, read, rebuild, sym, walk
 from dslc.ir.sizes import sized
+from dslc.records import record
 from dslc.semantics.assume import AssumedChoice, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
@@ -29,7 +30,7 @@ Group = tuple[frozenset[int], bool]
 _PROBLEMS = (Mismatch, EvalError, Unbound, TypeError, ValueError, IndexError)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Window:
     """Iterators that move along one dimension with their coefficients, and the constant."""
 

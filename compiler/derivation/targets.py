@@ -15,7 +15,7 @@ from dslc.derivation.assignments import put, solved_linear
 from dslc.derivation.pieces import Operands, ScopeView, Views, view_of
 from dslc.derivation.solver import Matching, Miss, MissReason, Shaped, forward, is_found, nearer
 from dslc.derivation.tables import OperatorPattern, around, patterns_of
-from dslc.ir.graph import Call, ScopeNode, Value, topological, with_args
+from dslc.ir.graph import Call, ScopeNode, Value, nodes_of, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Iter, Num, Reduce, Scalar, Sym, as_scalar, num, walk
 from dslc.ir.scopes import inline
@@ -135,7 +135,7 @@ def _matched(
 
 def _is_flat(rules: Rules, made: Value) -> bool:
     """Return whether a window of an operator that was found does not overlap: it may be a merged dimension, as that of groups is."""
-    for node in topological([made.node]):
+    for node in nodes_of([made]):
         if isinstance(node, Call) and (known := sizes_in(rules, node)) is not None:
             pattern, sizes, slopes = known
             for _, _, window in pattern.windows:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
+
+from dslc.records import record
 
 _SECTION = re.compile(r"^## ([EW]\d{4}): (.+)$", re.M)
 _EXAMPLE = re.compile(r"^```rules (wrong|right)\n(.*?)^```$", re.M | re.S)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Page:
     """The text of `dslc explain CODE`. The examples are run by tests: `wrong` has this code, `right` does not."""
 

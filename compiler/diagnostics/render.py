@@ -6,12 +6,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TextIO
 
 from dslc.diagnostics.registry import pages
 from dslc.errors import Diagnostic, Span, shown_path
 from dslc.outside import in_line, in_stream
+from dslc.records import record
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
 _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1;36m"}
@@ -21,7 +21,7 @@ _BOLD, _BLUE, _RESET = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
 WIDTH = 160  #: characters of a source line; a longer one is shown around its label only
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Mark:
     span: Span
     message: str

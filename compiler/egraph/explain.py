@@ -14,7 +14,7 @@ from dslc.egraph.graph import EGraph, Union
 from dslc.egraph.rewrite import AppliedMatch, Built, Stated
 from dslc.ir.constants import number_of
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Constant, Input, Node, Value, replace, topological, with_args
+from dslc.ir.graph import Call, Constant, Input, Node, Value, nodes_of, replace, with_args
 from dslc.match.associative import build, unwrap
 from dslc.match.pattern import Result
 from dslc.semantics.nary import nested_in
@@ -182,7 +182,7 @@ def fact(applied: AppliedMatch | Stated) -> tuple[Fact, tuple[Value, ...]]:
         new.append(whole)
     leaves = [
         value
-        for node in topological(value.node for value in (*old, *new))
+        for node in nodes_of((*old, *new))
         if not node.args
         for value in node.values
         # a call of no arguments stands for itself

@@ -241,8 +241,8 @@ class EGraph:
         if keep == drop:
             return False
         a, b = self.values[keep], self.values[drop]
-        if a.node.types[a.index] != b.node.types[b.index]:
-            raise ValueError(f"{a.node.types[a.index]} and {b.node.types[b.index]} are no types of equal values")
+        if a.type_or_none != b.type_or_none:
+            raise ValueError(f"{a.type_or_none} and {b.type_or_none} are no types of equal values")
         if self._weight(drop, b) > self._weight(keep, a):
             keep, drop = drop, keep
         self._leader[drop] = keep
@@ -314,7 +314,7 @@ class EGraph:
         if old.node.constant:
             return
         number = self._number(None)
-        value = hole(number, old.node.types[old.index], True)
+        value = hole(number, old.type_or_none, True)
         self.values[number] = value
         self._holes[value.node] = number
         self.members[number] = ()

@@ -22,6 +22,7 @@ from dslc.match.matcher import Match, find_matches
 from dslc.match.recipe import SPOILED, Refused, spoiled
 from dslc.match.rule import CompiledRule
 from dslc.match.state import MatchState
+from dslc.records import record
 
 FEW = 8  #: part of a rule's matches; where more of them are at one place, its places are shuffled
 
@@ -44,7 +45,7 @@ class Stop(Enum):
     ROUNDS = "as many rounds as there may be"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Caps:
     """Limits on one application of a rule.
 
@@ -107,7 +108,7 @@ class Stated:
         return self.fact.rule
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepOutcome:
     """Outcome of one application: matches that were applied, unions of different classes, and what was left out."""
 
@@ -266,7 +267,7 @@ def step(egraph: EGraph, rule: CompiledRule, rng: random.Random, caps: Caps, vie
 # ---- saturation ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SaturationLimits:
     """Limits on saturation.
 
@@ -293,7 +294,7 @@ class SaturationLimits:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Saturation:
     """Outcome of saturation. `capped` names what was left out on the way; it is empty where `stop` is SATURATED."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
@@ -15,9 +14,10 @@ from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import AppliedMatch, Stated, placed, state
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Value, with_args
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoryTurn:
     """One rule at some places, and the best program by then: the one before where the rule only made others possible."""
 

@@ -25,6 +25,7 @@ from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import PROVERS, RELIABLE, RuleVerdict, Verdict
+from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.store import Store
 from dslc.syntax.printer import format_source
@@ -71,7 +72,7 @@ MEANING: dict[Outcome, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImportedRule:
     """The outcome of one rule. `number` is its place in the file; `translation` the reading that was proved, or the first one.
 
@@ -110,7 +111,7 @@ class Import:
         return {outcome: found[outcome] for outcome in MEANING}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pending:
     """A rule that needs a proof: its readings, most general first."""
 
@@ -229,7 +230,7 @@ MOST_OPEN = 4  #: readings that no prover decides, each of which may take the wh
 LOOK = 0.05  #: seconds between looks at the clock in a run with a time limit
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Ask:
     """A reading that provers are asked about; the answer is their verdicts. With `guards`, it is one that holds guards."""
 

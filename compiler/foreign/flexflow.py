@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from dslc.foreign import rule as limits
 from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor, checked, damaged
+from dslc.records import record
 
 # ---- FlexFlow's (Unity's) JSON: TASO's schema with names instead of numbers, and operators that distribute t--------
 
@@ -145,7 +146,7 @@ def undistributed(rule: ForeignRule, order: AxisOrder = "outer") -> tuple[Foreig
     return replace(rule, source=tuple(source.kept), target=tuple(target.kept), outputs=outputs), max(left, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Axes:
     """`replica`: the parallel dimension of copies; `rank`: of the arrays, where it has to be known.
 

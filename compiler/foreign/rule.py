@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from dslc.errors import Diagnostic, DslcError
+from dslc.records import record
 
 #: a number, or the text of a parameter that is no number (TENSAT: `?pad`, `1_0`)
 Parameter = int | str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleTensor:
     """`operator` below 0: a free input of the rule; else an operator of the same side, by position, and which output of it."""
 
@@ -20,7 +20,7 @@ class RuleTensor:
     output: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operator:
     """`kind` and the keys of parameters are TASO's names in lower case (`conv2d`, `stride_h`), `#77` for an unknown number."""
 
@@ -36,7 +36,7 @@ class Operator:
 Operators: TypeAlias = tuple[Operator, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Output:
     """A tensor of the source that a tensor of the target replaces."""
 
@@ -44,7 +44,7 @@ class Output:
     target: RuleTensor
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForeignRule:
     """One substitution; nothing that a file says is lost. `names` are those of free inputs, where the format has names."""
 

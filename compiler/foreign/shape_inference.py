@@ -27,13 +27,14 @@ from dslc.foreign.counterparts import (
 )
 from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
 from dslc.foreign.shapes import Clash, Dim, DimensionRow, Number, Shape, Size, SizeProduct, Sum, Unifier, Windows
+from dslc.records import record
 
 
 class UnknownOperator(Exception):
     """An operator that has no counterpart; the argument is its name."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mode:
     """Degrees of generality of the types.
 

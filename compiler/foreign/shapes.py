@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from dslc.records import record
+
 
 class Clash(Exception):
     """No sizes fit these operators."""
@@ -28,21 +30,21 @@ class Size:
     pack: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Number:
     """A size that is a number."""
 
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sum:
     """A size of joined parts."""
 
     parts: tuple[Dim, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SizeProduct:
     """(groups, channels)."""
 
@@ -50,7 +52,7 @@ class SizeProduct:
     second: Dim
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Windows:
     """Positions of a window of `kernel` along `size`, with zeros around where `same`; stride 0: strides and padding are any."""
 
@@ -68,7 +70,7 @@ class DimensionRow:
     """Dimensions that are not known yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shape:
     """Dimensions, and a row of further ones where the rank is open."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from dslc.foreign import rule as limits
 from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor, checked, damaged
+from dslc.records import record
 
 _POOL = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti")
 _KERNEL = ("kernel_h", "kernel_w")
@@ -56,7 +57,7 @@ class _Wrong(Exception):
     """A text that is no rule."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Term:
     head: str
     args: tuple[_Term, ...] | None  # None for an atom

@@ -45,6 +45,7 @@ from dslc.foreign.shapes import (
     factors_of,
     parts_of,
 )
+from dslc.records import record
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules, load_many
 from dslc.syntax import tree as t
@@ -62,7 +63,7 @@ DEEPEST = 40  #: how deep calls are nested that are written; the language reads 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Translation:
     """The text of a substitution, and the operators it names: (file that defines it, name).
 

@@ -32,6 +32,7 @@ from dslc.match.forms import generated, stated_error, tells_nonfinite, ways
 from dslc.onnx.context import bind_graph
 from dslc.onnx.functions import Function
 from dslc.onnx.inputs import draw, input_specs
+from dslc.records import record
 from dslc.semantics.env import EvalError, Mismatch
 
 VARIANTS = 8  #: variants of a kernel that are built, at most
@@ -65,7 +66,7 @@ class WhyUnused(Enum):
     LATE = "there was no time to try it"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dropped:
     """A program without a kernel, with the reason and its details.
 
@@ -78,7 +79,7 @@ class Dropped:
     nodes: float = inf
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Generated:
     """A variant of a kernel, and its text; or the text that the template of a lowering made."""
 
@@ -87,7 +88,7 @@ class Generated:
     lowering: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TunedKernel:
     """A kernel that was built and measured.
 

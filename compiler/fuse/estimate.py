@@ -5,15 +5,15 @@ Speeds are measured once for a target, on the runtime's own addition and product
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, inf, log
 
 from dslc.codegen.host.processor import here
 from dslc.cost.measure import Measurer, Sample
 from dslc.fuse.profile import NodeWork, Profiles, Reach, Reading
-from dslc.ir.graph import Kernel, Node, ScopeNode, Value, topological
+from dslc.ir.graph import Kernel, Node, ScopeNode, Value, nodes_of
 from dslc.onnx.microbenchmarks import addition_model, product_model
+from dslc.records import record
 from dslc.semantics.elaborate import expand
 
 #: elements of the additions that are measured for the speed of each level of memory
@@ -30,7 +30,7 @@ FUNCTIONS_NARROW = 0.67  #: the same with narrower vectors, which more ports of 
 WORTH_A_THREAD = 1.5e-6  #: seconds of work that are worth starting a thread
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Speeds:
     """Speeds of a target: bytes a second by bytes that are touched (rising), additions a second, and threads."""
 
@@ -82,7 +82,7 @@ def machine(measurer: Measurer) -> Speeds:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Estimate:
     """Estimated work of a kernel.
 
@@ -109,7 +109,7 @@ class Estimate:
 def estimate(kernel: Kernel, profiles: Profiles) -> Estimate:
     """Estimate the work of a kernel by its equations: of its scopes, and where each value is by the time it is read."""
     outputs, sizes = dict.fromkeys(expand(profiles.rules, kernel.group.outputs)), profiles.sizes
-    nodes = topological(value.node for value in outputs)
+    nodes = nodes_of(outputs)
     works: dict[Node, NodeWork] = {
         node: profiles.work(node) for node in nodes if isinstance(node, ScopeNode) and not node.constant
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from dslc.fuse.profile import Profiles
 from dslc.fuse.templates import Templates
 from dslc.fuse.timings import Subject
 from dslc.ir.graph import Graph, Node
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 SAVED_SHARE = 0.1  #: share of the price of its nodes that a kernel must be estimated to save
@@ -44,7 +45,7 @@ TRYING = 0.85  #: share of the time until kernels are measured
 SPLIT = (WhyUnused.NOT_GENERATED, WhyUnused.NOT_WRITTEN, WhyUnused.NOT_BUILT, WhyUnused.DIFFERS)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeptKernel:
     """A kernel of the result, in how many places it is, and what it saves in all of them in seconds."""
 
@@ -53,7 +54,7 @@ class KeptKernel:
     saving: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FusingStory:
     """Counts of proposed and priced groups, kernels kept and dropped with reasons; and whether time was up before the end."""
 
@@ -64,7 +65,7 @@ class FusingStory:
     late: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fused:
     """Graphs with kernel nodes, the best by prediction first, and a library that has all of their kernels; none where nothing pays."""
 

@@ -9,7 +9,7 @@ the price decides (`estimate`, `choose`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from dslc.cost.groups import working_nodes
@@ -17,13 +17,14 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.fuse.profile import Profile, Profiles, Reach
 from dslc.ir.graph import Graph, Input, Node, Value
 from dslc.ir.holes import stays
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 FARTHEST = 2000  #: nodes outside a set that are looked at for a path back
 ALONG = 2  #: nodes behind a product that a runtime computes along with it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GroupLimits:
     """Limits of proposals.
 
@@ -41,7 +42,7 @@ class GroupLimits:
     sizes: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeGroup:
     """Nodes, arguments first, and those of their values that are used outside, in that order."""
 

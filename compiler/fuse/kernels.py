@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dslc.cost.samples import shown_attribute
@@ -19,17 +18,18 @@ from dslc.ir.graph import (
     Value,
     input_value,
     kernel_value,
-    topological,
+    nodes_of,
     unfolded,
     with_args,
 )
+from dslc.records import record
 
 
 class Cyclic(Exception):
     """Two groups that need each other's results cannot both be one node."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fold:
     """A fact: `old` are values of a graph, `new` the same as the results of one kernel node."""
 
@@ -168,7 +168,7 @@ def _units(roots: Sequence[Node | NodeGroup], below: Any) -> list[Node | NodeGro
 def unfold(graph: Graph) -> Graph:
     """The graph without kernel nodes: what they mean in their place."""
     new: dict[Value, Value] = {}
-    for node in topological(value.node for value in graph.outputs):
+    for node in nodes_of(graph.outputs):
         args = tuple(new[arg] for arg in node.args)
         values = unfolded(node, args) if isinstance(node, Kernel) else with_args(node, args)
         new.update(zip(node.values, values, strict=True))

@@ -13,7 +13,7 @@ from dslc.fuse.estimate import Estimate, Speeds, seconds_of
 from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup
 from dslc.fuse.kernels import Fold, fold_of
 from dslc.fuse.profile import Profiles, Reach
-from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, nodes_of
 from dslc.match.forms import forms, has_form
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
@@ -179,7 +179,7 @@ def _estimate(form: Graph, weights: list[bool], profiles: Profiles) -> Estimate:
     outputs = expand(profiles.rules, form.outputs)
     fixed: set[Value] = {value for value, weight in zip(form.inputs, weights, strict=True) if weight}
     operations = 0.0
-    for node in topological(value.node for value in outputs):
+    for node in nodes_of(outputs):
         if isinstance(node, ScopeNode):
             if all(arg in fixed or arg.constant for arg in node.args):
                 fixed.update(node.values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
 
@@ -14,9 +13,21 @@ from dslc.cost.kinds import view
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.graph import Call, Constant, Input, Node, Scope, ScopeNode, Value, input_value, topological, with_args
+from dslc.ir.graph import (
+    Call,
+    Constant,
+    Input,
+    Node,
+    Scope,
+    ScopeNode,
+    Value,
+    input_value,
+    nodes_of,
+    with_args,
+)
 from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, as_scalar, num, walk
 from dslc.onnx.context import bind_values
+from dslc.records import record
 from dslc.semantics.elaborate import expanded
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -49,7 +60,7 @@ class Reach(IntEnum):
     ANY = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reading:
     """Reads of one operand by one scope.
 
@@ -62,7 +73,7 @@ class Reading:
     strided: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeWork:
     """Work of one scope.
 
@@ -83,7 +94,7 @@ class NodeWork:
     loose: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Profile:
     """A node: the reach of each argument, its operations, and the most reuse and the largest window of its scopes (see `NodeWork`)."""
 
@@ -142,7 +153,7 @@ class _Counting:
         self.scope, self.operands, self.sizes, self.numbers = scope, operands, sizes, numbers
         self.range: dict[Scalar, Interval] = sizes.intervals(scope.body, *map(as_scalar, scope.extents))
         self.extent: dict[Iter, float] = {}
-        for it, size in zip(scope.iters, scope.extents, strict=True):
+        for it, size in scope.ranges:
             count = sizes.of(size)
             self.extent[it] = float(count)
             self.range[it] = (0, max(count - 1, 0))
@@ -201,7 +212,7 @@ class _Counting:
         # as a kernel does it: what a remainder leaves out is not looked at
         whole, node = node, strided(node)
         self.loose = self.loose or node is not whole
-        for it, extent in zip(node.iters, node.extents, strict=True):
+        for it, extent in node.ranges:
             try:
                 low, high = interval(extent, self.range)
             except DataDependent:
@@ -363,6 +374,6 @@ class Profiles:
 def _below(outputs: tuple[Value, ...], params: tuple[Value, ...]) -> Iterator[Node]:
     """The nodes between parameters and outputs, arguments first."""
     ends = {param.node for param in params}
-    for node in topological(value.node for value in outputs):
+    for node in nodes_of(outputs):
         if node not in ends:
             yield node

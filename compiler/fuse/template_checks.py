@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +18,7 @@ from dslc.codegen.host.library import build
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.errors import Diagnostic, DslcError, SourceText, Span
 from dslc.fuse.templates import TemplatesOn, instances
+from dslc.records import record
 from dslc.semantics.definitions import LoweringDef, Module
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
@@ -27,7 +27,7 @@ from dslc.semantics.trust import NoTemplate, template_of, template_path, templat
 COMPILING = 60.0  #: seconds that a compiler may take
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Device:
     """Functions of a device: templates become text, and a compiler's complaint about it, none where there is no compiler."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
 from typing import Any, Generic, TypeVar
@@ -30,6 +29,7 @@ from dslc.ir.scalar import Scalar
 from dslc.match import CompiledRule, GraphIndex, Match, compile_lowering, find_matches
 from dslc.match.compile import pattern_of
 from dslc.match.guards import environment
+from dslc.records import record
 from dslc.semantics.definitions import LoweringDef, OperatorDef
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
@@ -47,7 +47,7 @@ PLACES = 1000  #: places of one lowering that are looked at in a graph
 Text = TypeVar("Text")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Written(Generic[Text]):
     """A kernel that a lowering's template wrote. `own`: it is one of dslc's libraries."""
 
@@ -56,7 +56,7 @@ class Written(Generic[Text]):
     own: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Template:
     """A template with what it is for: a piece of graph, or an expression as an operator."""
 

@@ -24,6 +24,7 @@ from dslc.onnx.context import bind_graph
 from dslc.onnx.exporter import function_of, node_model
 from dslc.onnx.functions import Function
 from dslc.onnx.microbenchmarks import kernel_model
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 TINY = 1 << 16  #: bytes; what touches fewer is measured several times at once
@@ -36,7 +37,7 @@ WEIGHTS = 1 << 16
 STREAMED = 4e8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelForm:
     """Another program over the same holes by which a kernel computes.
 
@@ -56,7 +57,7 @@ class KernelForm:
         return Graph(group.inputs, substituted(named.outputs, dict(zip(named.inputs, group.inputs, strict=True))))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Subject:
     """A program to be tried, which of its holes are weights where it is applied, and the form of its kernel where that is given."""
 

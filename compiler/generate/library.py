@@ -29,6 +29,7 @@ from dslc.generate.terms.inputs import CONSTANTS, SEVERAL_CONSTANTS, SLIDING_CON
 from dslc.generate.terms.term import Conjecture, Equation, Term, Terms, inputs, outputs, subterms
 from dslc.prove.garbage import gc_paused
 from dslc.prove.verdict import RELIABLE, RuleVerdict
+from dslc.records import record
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, load_many, modules_of
 from dslc.semantics.walk import walk_expr
@@ -124,7 +125,7 @@ def sizes_of(settings: GenerationSettings) -> InputSizes:
     return InputSizes(**values)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Decision:
     """The decision on a candidate: its truth, its fate, and the rules that this rests on."""
 

@@ -9,11 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dslc.records import record
+
 #: told about progress: the stage, how much of it is done, how much there is (0 where that is not known), and a short text
 Progress = Callable[[str, int, int, str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GenerationSettings:
     """One generation. Nothing here but `workers`, `provers`, `scheduler`, `budget` and `resume` may change what is found.
 

@@ -13,7 +13,7 @@ from dslc.analysis.numeric import DataDependent
 from dslc.analysis.pointwise import is_pointwise
 from dslc.inspection.bounds import check_operator
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Call, Constant, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Constant, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Scalar
 from dslc.ir.show import show_with
 from dslc.semantics.definitions import OnnxClause, OperatorDef
@@ -111,7 +111,7 @@ def _expressions(
 ) -> list[dict[str, Any]]:
     names = {**named, **produced}
     out = []
-    for node in topological(value.node for value in outputs):
+    for node in nodes_of(outputs):
         value = node.values[0]
         if isinstance(node, Constant):
             names.setdefault(value, getattr(node.data, "key", "constant").replace("fill:", ""))
@@ -127,7 +127,7 @@ def _expression(node: ScopeNode, names: dict[Value, str]) -> dict[str, Any]:
     operands = tuple(names.get(arg, "?") for arg in node.args)
     own = names[node.values[0]]
     shapes = [tuple(int(s) for s in arg.type.shape if isinstance(s, int)) for arg in node.args]
-    places = ", ".join(f"{i.name}: {e}" for i, e in zip(scope.iters, scope.extents, strict=True))
+    places = ", ".join(f"{i.name}: {e}" for i, e in scope.ranges)
     facts: dict[str, Any] = {
         "name": own,
         "equation": f"{own} = {{[{places}] {show_with(scope.body, operands)}}}",

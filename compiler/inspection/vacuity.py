@@ -12,6 +12,7 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any
 
+from dslc.records import record
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -27,7 +28,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Vacuous:
     """Guards that contradict each other (with the types that `text` names): none of them can be left out."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from dslc.interpret.draws import MANNERS, InstanceDraws, Manner, adversarial
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_options
 from dslc.interpret.run import Feeds
 from dslc.ir.dtype import DType
+from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, OperatorRef
 from dslc.semantics.library import Rules
@@ -32,7 +33,7 @@ SEEN = 2  #: instances with lists of the same lengths that are welcome
 CLEAR = 1e-3  #: share by which numbers differ by more than what floats round
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WrongInstance:
     """An instance, and the first element (or type) in which its sides differ, on inputs of some manner."""
 

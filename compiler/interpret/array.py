@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -16,6 +15,7 @@ from dslc.interpret.floats import ARITHMETIC
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Iter
+from dslc.records import record
 
 _NAME = re.compile(r"(\D*)(\d*)\.?(\d*)")
 
@@ -29,7 +29,7 @@ def rank_of(iterator: Iter) -> tuple[int, str, int, int, str]:
     return (prefix != "i", prefix, int(number or 0), int(part or 0), iterator.name)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arr:
     """`data` has one axis for each of `axes`, which are in the order of `rank_of`."""
 
@@ -41,7 +41,7 @@ class Arr:
         return int(self.data.shape[self.axes.index(axis)])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReadOperand:
     """A tensor that a scope reads."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
+from dslc.records import record
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
@@ -42,7 +43,7 @@ CORRECTED = 24  #: instances of a partial rule, at least
 _CONSTANT_NAMES = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CaseOutcome:
     """Outcome of one test: `name` is that of the rule or test, `diagnostics` say why it did not pass."""
 
@@ -214,7 +215,7 @@ def compare(
     return Diagnostic("E0501", message, sub.syntax.span, counterexample=f"{instance}\n{verdict}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WrongCorrection:
     """An output, and the first position at which the sides differ and a correction of the author's own is not the left side."""
 

@@ -18,6 +18,7 @@ from dslc.interpret.run import Feeds, InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DTYPES, DType, float_digits
 from dslc.ir.graph import Constant, Value, nodes_of
 from dslc.ir.scalar import Apply
+from dslc.records import record
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -39,7 +40,7 @@ ABSENT: tuple[int, ...] = (3, -5)
 _ROUNDED = {DType.F32: 1e-5, DType.F16: 2e-2, DType.BF16: 1e-1, DType.F64: TOLERANCE}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Difference:
     """The first element that differs: of which output, where, and what either side has there, as text."""
 

@@ -15,6 +15,7 @@ from typing import Any
 from dslc.errors import DslcError
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Value
+from dslc.records import record
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, OperatorRef, Thunk, Unbound
 from dslc.semantics.evaluate import evaluate
@@ -26,7 +27,7 @@ from dslc.syntax import tree as t
 MOST_NAMES = 64  #: names that one expression may ask for
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NamePlace:
     """Place of a name in a call: an attribute, an entry of one (`starred`: several), `**name`, or an operand.
 
@@ -91,7 +92,7 @@ def _find_hints(conditions: tuple[t.Expr, ...]) -> Hints:
     return out
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleText:
     """`places` of every name, `hints` that compare a name with a number, and the parameters that must be `constants`."""
 
@@ -314,7 +315,7 @@ class Draft(ABC):
         if not isinstance(condition, t.Compare) or condition.ops != ("==",):
             return False
         for target, source in (condition.operands, condition.operands[::-1]):
-            if not (isinstance(target, t.Name) and target.id == name and isinstance(source, t.ListExpr)):
+            if not (target.bare == name and isinstance(source, t.ListExpr)):
                 continue
             for element in source.elements:
                 if isinstance(element, t.Name) and not self.env.has(element.id):

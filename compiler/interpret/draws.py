@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -12,10 +12,11 @@ import numpy as np
 from dslc.interpret.domain import Shape
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType, integer_range
+from dslc.records import record
 from dslc.semantics.values import Numbers, far_sizes, values
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstanceDraws:
     """Possible values of names; a value that is more often in a tuple is drawn more often.
 

@@ -60,6 +60,7 @@ from dslc.ir.scalar import (
     rebuild,
     walk,
 )
+from dslc.records import record
 
 #: elements of intermediates that are computed at once (200 MB of float64); larger ones are computed in pieces
 PIECE = 25_000_000
@@ -71,7 +72,7 @@ class CannotEvaluate(Exception):
     """An expression that has no value here: an unknown size, a position that is no integer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Frame:
     """The ranges of the iterators; `guarded` where some positions are computed only to be thrown away."""
 
@@ -478,7 +479,7 @@ def _flatten(values: tuple[Any, ...]) -> tuple[tuple[int, ...], list[Any]]:
     return (len(values), *shape), [item for _, flat in parts for item in flat]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prepared:
     """A scope over split iterators; its result in row-major order is that of the original scope."""
 

@@ -32,6 +32,7 @@ from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Input, Value, input_value, nodes_of
+from dslc.records import record
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, EvalError, Mismatch, MismatchKind, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
@@ -53,7 +54,7 @@ class Rejected(Exception):
     """This draw fits no instance; the next one may."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instance:
     """`left` and `right` are the values of the substitution's outputs; `drawn` says what its names stand for.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from dslc.ir.scalar import Scalar, is_static
+from dslc.records import record
 
 
 class DType(Enum):
@@ -118,7 +119,7 @@ def holds(target: DType, source: DType) -> bool:
 Dim = int | Scalar
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorType:
     """An element type and a shape (sizes in elements; a size may be symbolic)."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dslc.ir.graph import Graph, Value, replace
 from dslc.ir.holes import abstracted, instantiated, program
 from dslc.ir.places import places_of
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fact:
     """Two programs over the same holes that are equal for all values of the holes.
 
@@ -34,7 +35,7 @@ class Fact:
             raise ValueError(f"{self.rule}: the two programs have results of different types")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chain:
     """Evidence of a fact: others that lead from its old program to its new one, each at one place of what the one before gives."""
 

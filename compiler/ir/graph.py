@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.scalar import Iter, Scalar, apply, as_scalar, exactly, traversal
+from dslc.records import record
 
 AttrValue = bool | int | float | Fraction | str | DType | Scalar | tuple["AttrValue", ...]
 Attrs = tuple[tuple[str, AttrValue], ...]
@@ -32,7 +33,7 @@ def product(sizes: Iterable[Dim]) -> Dim:
     return total
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scope:
     """`{[i0: extents[0], ...] body}`: an expression over operands, which the body reads by position.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dslc.ir.graph import (
@@ -18,9 +17,10 @@ from dslc.ir.graph import (
     scope_value,
 )
 from dslc.ir.graph import call as call_of
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PackedValues:
     """Nodes, arguments first, each by what it is made of and the places of its arguments; and the places of the values."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from dslc.records import record
 
 LONGEST = 600  #: seconds that a run may take before it is ended
 
@@ -14,7 +15,7 @@ LONGEST = 600  #: seconds that a run may take before it is ended
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ran:
     """The outcome of a command: whether it ended well, and its output."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dslc.records import record
 from dslc.syntax import tree as t
 from dslc.syntax.scan import Token
 
@@ -16,7 +16,7 @@ _KINDS: dict[type[t.Node], str] = {
 _INTRODUCES = frozenset("operator property substitution derivation lowering test ruleset let onnx".split())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Declared:
     """Names that an item declares.
 

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from dslc.errors import SourceText
 from dslc.lsp.declarations import Declared, declared_in
 from dslc.lsp.session import DocumentView, EditorSession
+from dslc.records import record
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -38,7 +39,7 @@ GENERATORS = frozenset("randn rand randint zeros ones iota".split())
 BUILTIN = FUNCTIONS_1 | FUNCTIONS_N | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | {CONVERT}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Symbol:
     """Something with a name. `path`: the file that defines it; `owner`: the operator of an attribute or output, the item of a local."""
 
@@ -48,7 +49,7 @@ class Symbol:
     owner: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Occurrence:
     """A word at [start, end) of a text; `form` is what it is coloured as, `defines` whether it is where its symbol comes from."""
 
@@ -59,7 +60,7 @@ class Occurrence:
     defines: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Text:
     """A file to look through: its text, its items with their places in it, and what it means, where that is known."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dslc.ir.graph import Graph
 from dslc.match.apply import apply_match
 from dslc.match.index import GraphIndex
 from dslc.match.matcher import find_matches
 from dslc.match.rule import CompiledRule
+from dslc.records import record
 from dslc.semantics.definitions import OperatorDef
 from dslc.syntax import tree as t
 
@@ -18,7 +18,7 @@ PLACES = 3  #: places of one rule that are tried
 GRAPHS = 300  #: graphs that are looked at in all
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Before:
     """Rules by their names, in the order in which they are applied, and the graph that they give, to which the wanted one applies."""
 

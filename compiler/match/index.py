@@ -11,13 +11,14 @@ from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Graph, Head, Node, Value
 from dslc.ir.scalar import Number
+from dslc.records import record
 from dslc.semantics.env import AttrSet
 
 #: what guards and right sides can ask of a tensor: its type and whether it is constant; where it holds one number, that value itself
 Kind: TypeAlias = tuple[TensorType | None, bool] | Value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fitting:
     """The calls that a prefilter lets through, in the order of the index."""
 

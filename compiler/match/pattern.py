@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dslc.errors import Span
+from dslc.records import record
 from dslc.semantics.definitions import Module, OperatorDef
 from dslc.syntax import tree as t
 
@@ -46,42 +47,42 @@ class Quoted:
 # ---- what an attribute must be ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bound:
     """A bare name: takes the value, or must be equal to what it has."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Literal:
     """A number, string or bool; also stands for every entry of a list."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rest:
     """`*u` in a list: all entries that the others leave."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entries:
     """A list pattern with at most one `Rest`."""
 
     elements: tuple[AttrPattern | Rest, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Equal:
     """An expression, compared once its names are known."""
 
     quoted: Quoted
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Default:
     """Not named: the declared default."""
 
@@ -92,14 +93,14 @@ AttrPattern: TypeAlias = Bound | Literal | Entries | Equal | Default
 # ---- what a tensor must be -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variable:
     """A parameter of the rule: any tensor of its type."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Number:
     """A constant with this number everywhere; a bare unknown name (`bare`) takes the number. `literal` is None for an expression."""
 
@@ -108,7 +109,7 @@ class Number:
     bare: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Result:
     """Output `output` of a site."""
 

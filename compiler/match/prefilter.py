@@ -7,7 +7,6 @@ cannot. What it refuses no rule has to try.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, TypeAlias
 
@@ -17,12 +16,13 @@ from dslc.match.associative import operands_within
 from dslc.match.index import Earlier, Fitting, Index, Kind
 from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Site, Variable
 from dslc.match.types import QuickType, equal
+from dslc.records import record
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.linear import linear_at
 from dslc.semantics.shape_free import is_pointwise
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AnyTensor:
     """Values of a rule's parameter: `quick` with names by the order in which they occur."""
 
@@ -30,7 +30,7 @@ class AnyTensor:
     constant: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AnyNumber:
     """A constant with one number everywhere: this one, or any where `literal` is None; its kind keeps `1`, `1.0` and `true` apart."""
 
@@ -38,7 +38,7 @@ class AnyNumber:
     kind: type
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class From:
     """Result `output` of a call that fits; any result of it where None."""
 
@@ -49,7 +49,7 @@ class From:
 Need: TypeAlias = AnyTensor | AnyNumber | From
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Parts:
     """Key by which two prefilters are the same."""
 

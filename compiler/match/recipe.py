@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -31,6 +30,7 @@ from dslc.ir.scalar import Read
 from dslc.match.guards import bind_local, environment
 from dslc.match.rule import CompiledRule
 from dslc.match.state import MatchState
+from dslc.records import record
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Env, Mismatch, Outputs, Unbound
@@ -57,7 +57,7 @@ def leaf(number: int, like: Value) -> Value:
     return input_value(f"\0leaf {number}", like.type_or_none, like.constant)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recipe:
     """A term over leaves as a list of steps.
 

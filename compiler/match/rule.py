@@ -21,6 +21,7 @@ from dslc.match.prefilter import SitePrefilter, prefilters
 from dslc.match.state import MatchState
 from dslc.match.symmetry import attribute_text
 from dslc.match.types import QuickType
+from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, rules_cache
 from dslc.syntax import tree as t
@@ -36,7 +37,7 @@ class TypesLike(Protocol):
         """Describe why a match that has none of `every`, these among them, is refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TermGuard:
     """`pointwise(f)` or `linear(f)`: what a term variable must be."""
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, TypeAlias
 from dslc.errors import Span
 from dslc.ir.graph import Call, Value
 from dslc.match.pattern import Quoted, Site
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AttributeEquals:
     """Attribute `name` of `node` must have the expression's value (`at`: one entry of a list)."""
 
@@ -23,7 +24,7 @@ class AttributeEquals:
     actual: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NumberEquals:
     """The constant `value` must be the expression's number everywhere."""
 
@@ -32,7 +33,7 @@ class NumberEquals:
     quoted: Quoted
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Complete:
     """Attributes that the pattern does not name must have their declared defaults; `attrs` are those that it does name."""
 
@@ -43,7 +44,7 @@ class Complete:
 Pending: TypeAlias = AttributeEquals | NumberEquals | Complete
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wrap:
     """A site that matched some operands of a longer associative call: the others stay around the replacement."""
 

@@ -5,15 +5,15 @@ Exact solving is `dslc.semantics.types.solve`; this filter only refuses what tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from dslc.ir.dtype import DTYPES, TensorType
+from dslc.records import record
 from dslc.syntax import tree as t
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class QuickType:
     """`before` and `after` the pack: a name, a number, or None for any other expression; `pack` is its name, "" if it has none."""
 

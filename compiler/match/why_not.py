@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from dslc.errors import Span
 from dslc.ir.graph import Call, Graph, Value
@@ -15,9 +14,10 @@ from dslc.match.pattern import Site
 from dslc.match.recipe import Refused
 from dslc.match.rule import CompiledRule
 from dslc.match.state import Trace
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Explanation:
     """The answer of `dslc why-not`.
 

@@ -12,6 +12,7 @@ from typing import Any
 from dslc.ir.graph import Call, ScopeNode, Value
 from dslc.ir.scalar import Read, Reduce, Scalar, walk
 from dslc.mutate.problem import MutationProblem, applied, digits, extents_of, is_linear_call
+from dslc.records import record
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, rules_cache
@@ -24,7 +25,7 @@ WINDOW = 7  #: sizes up to this are windows, from which paddings are taken
 REPEATED = 16  #: how often a tensor is repeated, at most
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Core:
     """An operator with its attributes, and the number of tensors that it takes."""
 

@@ -7,7 +7,6 @@ is put into it. Where the positions of D are many, each box of them is an operat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import prod
 
@@ -26,6 +25,7 @@ from dslc.prove.exact import Equal, compare
 from dslc.prove.partial.difference import Difference, difference, restricted
 from dslc.prove.partial.draws import NotCompared
 from dslc.prove.strided import Box, mask_of, strided_boxes
+from dslc.records import record
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, rules_cache
 
@@ -34,7 +34,7 @@ PROVING = 5.0  #: seconds of proving that a box of the region is the operator th
 SHARE = 0.25  #: share of a result that may be computed again, where no rule says more
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Corrected:
     """A mutant with what corrects it: outside of `boxes` the mutant is equal to the region, inside of them the region is computed.
 

@@ -11,7 +11,6 @@ are proved as any others are; nothing here is believed.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
 from typing import TypeAlias
@@ -29,6 +28,7 @@ from dslc.ir.scopes import inline
 from dslc.mutate.images import Slide, batch_of, everything, part, slides_of, slides_of_call
 from dslc.mutate.problem import expanded, shape_of
 from dslc.prove.strided import Box
+from dslc.records import record
 from dslc.semantics.apply import apply as applied
 from dslc.semantics.env import Mismatch, Unbound
 from dslc.semantics.library import Rules
@@ -44,7 +44,7 @@ PLACES = 4096  #: places of an image at which a piece is tried, at most
 FusedCorrection: TypeAlias = tuple[Value, tuple[Box, ...], tuple[Value, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Piece:
     """A box, and what computes it: a call whose `operand` has its images, and the box as `value` of what the call gives.
 

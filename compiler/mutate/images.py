@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.ir.dtype import TensorType
@@ -13,6 +12,7 @@ from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, substitute
 from dslc.ir.scopes import inline
 from dslc.mutate.problem import applied, extents_of, shape_of
 from dslc.prove.strided import Box
+from dslc.records import record
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
@@ -36,7 +36,7 @@ def part(region: Value, box: Box) -> Value:
     return inline(made, 0) if isinstance(region.node, ScopeNode) else made
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Slide:
     """A dimension of an operand along which windows slide, that of the result, where the first begins, and its length - 1."""
 

@@ -7,7 +7,6 @@ that two have is a diagonal, and one that the result has not is read at 0. Sizes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
@@ -19,6 +18,7 @@ from dslc.derivation.kinds import in_turns
 from dslc.interpret.domain import Array
 from dslc.ir.graph import Scope, Value, scope_value
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
+from dslc.records import record
 
 T = TypeVar("T")
 Shape = tuple[int, ...]
@@ -28,7 +28,7 @@ Digits = tuple[tuple[int, ...], ...]
 SHIFTED = 7  #: positions of a dimension that may be shifted when it is cut: windows may, images may not
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layout:
     """`sizes` of digits; which digits the dimensions of the tensor and of the result consist of, the outer first.
 
@@ -157,7 +157,7 @@ def gathered(layout: Layout, own: Shape, shape: Shape | None = None) -> Array:
 # ---- which there are --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Cut:
     """A part of `size` of a dimension, its outer or its inner digit, and the rest."""
 

@@ -15,12 +15,13 @@ from dslc.ir.graph import Graph, Value
 from dslc.mutate.cores import Core
 from dslc.mutate.layouts import Layout, Shape, inverse, laid, resized
 from dslc.mutate.problem import numbers_renamed, renamed_sizes, shape_of
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 LIFTED = 12  #: sizes of a real instance that are tried for what was found at a small one
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MutantOptions:
     """Limits of a search for mutants."""
 
@@ -43,7 +44,7 @@ class MutantOptions:
 OPTIONS = MutantOptions()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Argument:
     """An operand of a mutant's operator: a tensor in another layout, or a constant of one number.
 
@@ -61,7 +62,7 @@ class Argument:
         return 0 if self.layout is None or self.layout.identity else 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MutantStep:
     """An operator of a mutant before its last one; `shape` is that of its result at small sizes."""
 
@@ -74,7 +75,7 @@ class MutantStep:
         return 1 + sum(arg.steps for arg in self.arguments)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mutant:
     """A program of a region's shapes: `back(core(*arguments))`; the share of the result in which it differs at small sizes.
 
@@ -98,7 +99,7 @@ class Mutant:
         return own + sum(step.steps for step in self.before)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MutantsFound:
     """Mutants, the cheapest first; what was tried and computed, and whether that was everything within the depth.
 
@@ -178,7 +179,7 @@ def fraction(number: float) -> Fraction:
     return Fraction(number).limit_denominator(1 << 16)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fitted:
     """An operator on tensors of some shapes: what it computes, the shape of that, and its operations."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import isfinite
 
@@ -12,6 +12,7 @@ from dslc.ir.graph import Call, Graph, Node, Value
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.match import CompiledRule, GraphIndex, Match, Refused, compile_directions, find_matches, replacements
 from dslc.mutate.correct import SHARE as CORRECT_SHARE
+from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
@@ -19,7 +20,7 @@ from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartialRule:
     """A partial substitution as one that is matched, and the share of the result that may be corrected, which sizes may decide.
 
@@ -32,7 +33,7 @@ class PartialRule:
     own: CompiledRule | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartialMutant:
     """A region after a partial substitution: the mutant, the largest share that may be corrected.
 

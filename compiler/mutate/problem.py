@@ -23,6 +23,7 @@ from dslc.ir.holes import hole, program
 from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, num, walk
 from dslc.ir.scopes import substitute
 from dslc.mutate.layouts import Shape
+from dslc.records import record
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch, Unbound
@@ -37,7 +38,7 @@ LARGE = 4e6  #: operations of a small instance that are too many
 FEW = 4  #: an attribute that counts more than this is made fewer
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MutationProblem:
     """A region, as it is and at small sizes."""
 
@@ -166,14 +167,10 @@ def _counted(rules: Rules, region: Graph) -> Graph | None:
 
 def extents_of(scope: Scope) -> dict[Scalar, int]:
     """The sizes of a scope's iterators, of its sums too, where these are numbers."""
-    extents: dict[Scalar, int] = {it: int(str(size)) for it, size in zip(scope.iters, scope.extents, strict=True)}
+    extents: dict[Scalar, int] = {it: int(str(size)) for it, size in scope.ranges}
     for part in walk(scope.body):
         if isinstance(part, Reduce):
-            extents.update(
-                (it, int(size.value))
-                for it, size in zip(part.iters, part.extents, strict=True)
-                if isinstance(size, Num)
-            )
+            extents.update((it, int(size.value)) for it, size in part.ranges if isinstance(size, Num))
     return extents
 
 
@@ -269,9 +266,7 @@ def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> boo
         return False
     scope = made.node.scope
     names = [node.args[holes[arg]] if arg in holes else None for arg in made.node.args]
-    ones: dict[Iter, Scalar] = {
-        it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1
-    }
+    ones: dict[Iter, Scalar] = {it: num(0) for it, extent in scope.ranges if extent == 1}
     body = substitute(scope.body, ones)
     where: dict[Scalar, list[_Axis]] = {}
     loose: set[Scalar] = set()

@@ -20,6 +20,7 @@ from dslc.ir.sizes import with_sizes
 from dslc.mutate.cores import Core, instance
 from dslc.mutate.layouts import Shape
 from dslc.mutate.problem import shape_of
+from dslc.records import record
 from dslc.semantics.apply import apply as apply_operator
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch, Unbound
@@ -28,7 +29,7 @@ from dslc.semantics.library import Rules
 CASES = 24  #: ways to answer that are kept for an operator with its attributes on tensors of some ranks
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Case:
     """The answers of one case, and the result of an operator then, in scopes; None where the tensors do not fit."""
 

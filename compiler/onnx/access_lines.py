@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from dslc.analysis.numeric import DataDependent, vector
 from dslc.ir.dtype import Dim
 from dslc.ir.scalar import Iter, Scalar
+from dslc.records import record
 
 POSITIONS = 1 << 22  #: of one line, that are computed
 LISTED = 1 << 14  #: of one line, that a model holds as a list
@@ -28,7 +28,7 @@ SCATTERED = 4.0
 BLOCK = 8  #: elements that lie side by side in a block, at least
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AxisLine:
     """Positions in some axes of a tensor as one axis, for every value of some iterators, the first one the slowest.
 

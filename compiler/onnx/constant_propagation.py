@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -21,6 +21,7 @@ from dslc.ir.constants import NUMPY, clamped
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Call, Constant, ScopeNode, Value, with_args
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, table
+from dslc.records import record
 from dslc.semantics.apply import apply as application
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -40,7 +41,7 @@ def static_shape(type: TensorType) -> tuple[int, ...] | None:
     return type.sizes if type.is_static else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KnownValues:
     """The elements of values, row-major, where they are known; remembers what it found."""
 
@@ -151,7 +152,7 @@ _FOLDS: Mapping[str, tuple[str, Any]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Evaluator:
     _iters: dict[str, int]
     _operands: list[tuple[tuple[Any, ...], Items]]

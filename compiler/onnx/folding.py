@@ -15,7 +15,7 @@ from dslc.errors import DslcError, error
 from dslc.interpret import Floats, InterpretError
 from dslc.interpret import run as interpret
 from dslc.ir.constants import FROM_NUMPY, NUMPY, FillRef
-from dslc.ir.graph import Call, Constant, Value, nodes_of, topological
+from dslc.ir.graph import Call, Constant, Value, nodes_of
 from dslc.onnx.emit import Spec
 from dslc.onnx.plan import WritePlan
 from dslc.onnx.runtime import run
@@ -37,7 +37,7 @@ def compute(values: Sequence[Value], rules: Rules, opset: int, model: Model) -> 
     chunks: list[list[Value]] = []
     size = 0
     for value in values:
-        leaves = (node.types[0] for node in topological([value.node]) if isinstance(node, Constant))
+        leaves = (node.types[0] for node in nodes_of([value]) if isinstance(node, Constant))
         own = sum(type.bytes for type in leaves if type and type.is_static)
         if not chunks or size + own > CHUNK:
             chunks.append([])
@@ -122,9 +122,7 @@ def _dear(plan: WritePlan, written: set[Value]) -> list[tuple[float, Value]]:
     A weight that is written anyway costs nothing more where nodes read it, and one of several users its part.
     """
     folded = [value for value in written if value in plan.folded and isinstance(value.node, Call) and value.node.args]
-    below = {
-        value: [Value(node) for node in topological([value.node]) if isinstance(node, Constant)] for value in folded
-    }
+    below = {value: [Value(node) for node in nodes_of([value]) if isinstance(node, Constant)] for value in folded}
     users: dict[Value, int] = {}
     for leaves in below.values():
         for leaf in leaves:

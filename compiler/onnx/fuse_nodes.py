@@ -242,13 +242,13 @@ class _Backwards:
         if name in self.attrs or name in self.sizes:
             return False
         return name in self.params or any(
-            isinstance(part, t.Name) and part.id == name for entry in self.clause.attrs for part in t.walk(entry.value)
+            part.bare == name for entry in self.clause.attrs for part in t.walk(entry.value)
         )
 
     def _default(self, name: str) -> Any:
         for entry in self.clause.attrs:
             value = entry.value
-            if isinstance(value, t.Binary) and isinstance(value.left, t.Name) and value.left.id == name:
+            if isinstance(value, t.Binary) and value.left.bare == name:
                 return evaluate(value.right, Env(self.clause.module, self.rules))
         return None
 

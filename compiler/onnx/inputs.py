@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from math import inf, prod
@@ -19,6 +18,7 @@ from numpy.random import Generator, default_rng
 from onnx import NodeProto, TensorProto, TensorShapeProto, helper, numpy_helper
 
 from dslc.onnx.protos import captured, domain_of, every_node, operand_types, opset_of, schema_of
+from dslc.records import record
 
 # ---- drawn inputs --------------------------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ RANK = 2  #: of tensors in a sequence that says none
 _BYTES = frozenset({TensorProto.UINT8, TensorProto.INT8})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InputSpec:
     """One input that must be given; `low` and `high` (exclusive) bound integers. Of a sequence, its tensors and how many there are."""
 
@@ -51,7 +51,7 @@ class InputSpec:
     length: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AssumedSize:
     """A size that nothing fixed, and what was taken for it."""
 

@@ -6,7 +6,6 @@ ONNX Runtime computes convolutions and what is near them on blocks of channels: 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 from dslc.ir.dtype import TensorType
 from dslc.onnx.protos import value_info
+from dslc.records import record
 
 #: nodes that ONNX Runtime puts in where a value enters or leaves its blocked layout, and their domain
 INTO, OUT_OF, DOMAIN = "ReorderInput", "ReorderOutput", "com.microsoft.nchwc"
@@ -125,7 +125,7 @@ def with_outputs(model: ModelProto, names: Mapping[str, int]) -> bytes | None:
 # ---- layouts -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Changes:
     """Changes of layout in a model.
 

@@ -9,12 +9,13 @@ from onnx import NodeProto
 
 from dslc.ir.graph import Node, Value
 from dslc.onnx.context import Context, Origin
+from dslc.records import record
 
 #: the entry of a node's metadata that names the rule which made it, and the version of ONNX's format that knows such entries
 RULE, METADATA = "dslc.rule", 10
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CalledNode:
     """The origin of a node: `name` of the file's node that it is, or that was replaced by it; `rule` made it, if any.
 

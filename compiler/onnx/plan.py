@@ -25,7 +25,6 @@ from dslc.ir.graph import (
     Value,
     nodes_of,
     rebuild,
-    topological,
     with_args,
 )
 from dslc.onnx.broadcasting import NotLowered, Symbols, symbolic
@@ -126,7 +125,7 @@ class WritePlan:
 
     def hold(self, value: Value) -> None:
         """Writes a weights-only application as nodes from now on, and those below it whose results are larger than their arguments."""
-        for node in topological([value.node]):
+        for node in nodes_of([value]):
             if isinstance(node, Call):
                 self._held.update(one for one in node.values if one == value or grown(one))
         self.folded.clear()
@@ -385,7 +384,7 @@ def foldable(value: Value) -> bool:
     if not value.known or not value.type.is_static:
         return False
     weights = 0
-    for node in topological([value.node]):
+    for node in nodes_of([value]):
         sizes = [type.bytes for type in node.types if type and type.is_static]
         if isinstance(node, Constant) and not isinstance(node.data, FillRef):
             weights += sum(sizes)
@@ -409,7 +408,7 @@ def alike_key(node: Call) -> Key:
     first: dict[Value, int] = {}
     same = tuple([first.setdefault(arg, k) for k, arg in enumerate(args)])
     weights = tuple([arg if arg.constant else None for arg in args])
-    return (node.op, node.tag, tuple([arg.node.types[arg.index] for arg in args]), node.types, weights, same)
+    return (node.op, node.tag, tuple([arg.type_or_none for arg in args]), node.types, weights, same)
 
 
 def alike_origins(origins: Mapping[Value, Origin]) -> dict[Key, tuple[Origin, Call]]:

@@ -33,6 +33,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, constant_value
 from dslc.ir.scalar import Sym
 from dslc.onnx.pytorch import not_onnx
+from dslc.records import record
 
 # ---- model files ---------------------------------------------------------------------------------------------------
 
@@ -336,7 +337,7 @@ def copy_fields(source: Any, target: Any, skip: set[str]) -> None:
 SMALL = 1 << 14  #: elements of a constant that is held as numbers, so that rules can ask for its value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileRegion:
     """`length` bytes from `offset` of a file."""
 

@@ -15,13 +15,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import IO, Self
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.processes.guard import GUARD
+from dslc.records import record
 
 LOOK = 5e-4  #: seconds between the first two looks whether it has ended
 LOOKS = 0.01  #: seconds between two looks, at most
@@ -44,7 +44,7 @@ class ProcessFailed(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """A program to be run.
 

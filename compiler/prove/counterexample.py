@@ -22,7 +22,7 @@ from dslc.interpret.instantiate import Instance, show
 from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, float_digits
-from dslc.ir.graph import Call, Constant, Input, Value, topological
+from dslc.ir.graph import Call, Constant, Input, Value, nodes_of
 from dslc.prove.verdict import Counterexample, Types
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
@@ -188,7 +188,7 @@ def trace(
     for title, side in (("left", left), ("right", right)):
         lines.append(f"{title}:")
         outputs = dict(zip(side, names, strict=True))
-        for node in topological(value.node for value in side):
+        for node in nodes_of(side):
             if isinstance(node, Input) or all(value in known for value in node.values):
                 continue
             for value in node.values:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from dslc.interpret.run import run_scopes
 from dslc.ir.graph import Graph, Value
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
+from dslc.records import record
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -26,7 +26,7 @@ REACH = 3  #: whole numbers from -reach to reach are put in
 SHOWN = 10  #: programs without a proof that are looked at, where all programs are wanted
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judged:
     """Programs by the outcome of their proofs.
 

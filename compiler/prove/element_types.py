@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, permutations, product
 
 from dslc.errors import DslcError
 from dslc.interpret.draft import guards_in, rule_text
 from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of, holds
 from dslc.prove.verdict import Types
+from dslc.records import record
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
@@ -23,7 +23,7 @@ SMALL = 127  #: every type but `bool` holds the integers up to this one
 DEPTH = 8  #: how deep operators are spelled out in others
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Looked:
     """The combinations of element types that are looked at, and whether these are all that a rule admits."""
 
@@ -124,7 +124,7 @@ def variables(sub: SubstitutionDef) -> tuple[str, ...]:
 def tells_types_apart(sub: SubstitutionDef) -> bool:
     """Return whether what a rule means may depend on which type of a class it is used for: it converts, or names types."""
     for module, node in _reached(sub):
-        named = node.function if isinstance(node, t.Call) else node.id if isinstance(node, t.Name) else ""
+        named = node.function if isinstance(node, t.Call) else node.bare or ""
         if named in DTYPES or (named == "convert" and module.lookup("convert") is None):
             return True
     return False
@@ -146,7 +146,7 @@ def _reached(sub: SubstitutionDef) -> Iterator[tuple[Module, t.Node]]:
         seen.add(id(syntax))
         for node in _meaning(syntax):
             yield module, node
-            named = node.function if isinstance(node, t.Call) else node.id if isinstance(node, t.Name) else ""
+            named = node.function if isinstance(node, t.Call) else node.bare or ""
             called = module.lookup(named) if named else None
             if isinstance(called, OperatorDef | FunctionDef):
                 stack.append((called.module, called.syntax))
@@ -211,7 +211,7 @@ def _check(rules: Rules, module: Module, conditions: Sequence[t.Expr], known: Ma
             raise _Refused
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Place:
     """The surroundings of calls: the names that a module sees, the types of attributes, the operators of terms."""
 

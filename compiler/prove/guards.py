@@ -31,6 +31,7 @@ from dslc.interpret.draws import SIGNED
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
 from dslc.prove.instances.batches import packs_of
 from dslc.prove.verdict import Verdict, milliseconds_since
+from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
@@ -67,7 +68,7 @@ _Conditions = tuple[str, ...]
 _Table = dict[str, list[bool | None]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guard:
     """Conditions under which a rule holds, as text for its `where`.
 

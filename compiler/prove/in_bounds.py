@@ -11,16 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from dslc.ir.graph import ScopeNode, Value, topological
+from dslc.ir.graph import ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, iterator, num, replaced, walk
 from dslc.prove.exact.inline import CannotInline, Inliner
+from dslc.records import record
 from dslc.semantics.lists import compare
 
 WAYS = 32  #: ways in which the parts of one position are chosen
 PARTS = 4  #: parts of a sum whose order is tried
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReadPosition:
     """A position in an axis of `size`, over the inputs; `sure`: it is read whatever the data are."""
 
@@ -59,10 +60,10 @@ def leaves_bounds(left: Sequence[Value], right: Sequence[Value], both_ways: bool
 
 def _places(inliner: Inliner, outputs: Sequence[Value], side: str) -> Iterator[ReadPosition]:
     """The positions that are data, of all scopes of a side."""
-    for number, node in enumerate(topological(value.node for value in outputs)):
+    for number, node in enumerate(nodes_of(outputs)):
         if isinstance(node, ScopeNode):
             at: dict[Iter, Scalar] = {}
-            for k, (it, extent) in enumerate(zip(node.scope.iters, node.scope.extents, strict=True)):
+            for k, (it, extent) in enumerate(node.scope.ranges):
                 at[it] = _named(inliner, f"{side}{number}.{k}", inliner.size(extent))
             yield from _Walk(inliner, node, f"{side}{number}").places(node.scope.body, at, True)
 
@@ -87,7 +88,7 @@ class _Walk:
     def places(self, root: Scalar, at: Mapping[Iter, Scalar], sure: bool) -> Iterator[ReadPosition]:
         if isinstance(root, Reduce):
             inner = dict(at)
-            for it, size in zip(root.iters, root.extents, strict=True):
+            for it, size in root.ranges:
                 yield from self.places(size, inner, sure)
                 extent = self.inliner.placed(size, inner, self.node.args)
                 self.reductions += 1
@@ -117,7 +118,7 @@ class _Walk:
 # ---- what shows that one is in bounds ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Proof:
     inliner: Inliner
     given: Sequence[ReadPosition]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count, product, starmap
 from math import prod
 from typing import Any
 
 import numpy as np
+
+from dslc.records import record
 
 #: a set of positions: a boolean array of the shape that they are in
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -27,7 +28,7 @@ class TooManyPieces(Exception):
         self.limit = limit
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Box:
     """The positions `start + k * step < stop` of every axis, k = 0, 1, ...; a scalar's only position is the box of no axes.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, get_args
 
 from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of
+from dslc.records import record
 
 ProverName = Literal["field", "exact"]
 #: in the order in which they are asked: cheap refutation first
@@ -25,7 +26,7 @@ STATUSES: tuple[Status, ...] = ("proved", "bounded", "tested", "trusted", "undec
 RELIABLE: frozenset[Status] = frozenset({"proved", "bounded"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Types:
     """The meanings of the type variables of a rule: each a class, or one element type where the rule tells them apart.
 
@@ -78,7 +79,7 @@ def _element_type(name: str, names: Mapping[str, Any]) -> DType | None:
     return found if isinstance(found, DType) else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Counterexample:
     """Sizes and attributes for which the sides differ, as replayed by the interpreter.
 
@@ -96,7 +97,7 @@ class Counterexample:
     trace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verdict:
     """One prover's answer. `scope` is empty where it holds for every shape and rank, else what it is bounded to."""
 
@@ -127,7 +128,7 @@ def milliseconds_since(began: float) -> float:
     return round((time.perf_counter() - began) * 1e3, 3)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TypeStatus:
     """The status of a rule for some element types; `reason` as that of a `RuleVerdict`."""
 
@@ -135,7 +136,7 @@ class TypeStatus:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleVerdict:
     """All that is known of one rule; `digest` covers its text and the text of every operator that it uses.
 

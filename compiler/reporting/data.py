@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DrawnNode:
     """A node of a model: its name (the first result's where it has none), operator, and the names of what it reads and gives.
 
@@ -24,7 +26,7 @@ class DrawnNode:
     changed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Timed:
     """The time of one node of a model in the runtime, which may have fused it: medians of runs in milliseconds."""
 
@@ -33,7 +35,7 @@ class Timed:
     milliseconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Picture:
     """A model: the names of its inputs and outputs, its nodes, and where the time of a run goes, if that was measured."""
 
@@ -43,7 +45,7 @@ class Picture:
     times: tuple[Timed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelCode:
     """A generated kernel: its operator's name, the nodes that run it, and its C++."""
 

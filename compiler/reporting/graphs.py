@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from dslc.records import record
 from dslc.reporting.layout import acyclic, layered
 
 WIDTH = 232.0  #: pixels of a row's width
@@ -17,7 +17,7 @@ ROWS = 9  #: rows of a chain that are shown
 MOST = 20_000  #: nodes above which nothing is drawn
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DrawnRow:
     """A node, or several in the middle of a long chain: its place in the drawing, texts, and nodes by number."""
 
@@ -36,7 +36,7 @@ class DrawnRow:
         return len(self.nodes) > 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Drawing:
     """Rows, frames around them (x, y, width, height), edges as paths; `ends` are the model's inputs and outputs."""
 

@@ -7,9 +7,10 @@ several layers goes through a point in each of them; edges of one source share t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from itertools import accumulate, pairwise
+
+from dslc.records import record
 
 Point = tuple[float, float]
 
@@ -20,7 +21,7 @@ ROUNDS = 16  #: sweeps over all layers; the last quarter keeps their order
 STRAIGHT = 8.0  #: weight of a point of a long edge, where that of a box is 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LayeredLayout:
     """Left upper corners of boxes, points of edges from their source's lower side to their target's upper one, and the whole's size."""
 

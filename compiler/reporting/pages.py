@@ -6,11 +6,11 @@ import base64
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from dslc.records import record
 from dslc.reporting.graphs import drawing
 from dslc.reporting.plots import bars, by_layer, by_operator, ratios, times
 
@@ -110,7 +110,7 @@ HUES = 8  #: rules that have a colour of their own; the last one is for all othe
 NODES = 12  #: nodes in a table of what takes longest
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """A span of time as percent of the whole, with its colour; `title` says what it is."""
 

@@ -12,6 +12,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from dslc.records import record
+
 # ---- plots as numbers: percent of the width, pixels of the height --------------------------------------------------
 
 HEIGHT = 220.0  #: pixels of a plot's height
@@ -19,7 +21,7 @@ BORDER = 16.0  #: pixels of its borders above and below
 LEFT, RIGHT = 11.0, 98.0  #: percent of its width where points begin and end
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dot:
     """A point of a plot."""
 
@@ -29,7 +31,7 @@ class Dot:
     title: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlotLine:
     """A line over the whole width with its label."""
 
@@ -38,7 +40,7 @@ class PlotLine:
     kind: str = "grid"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plot:
     """Points on a scale of logarithms; `band` is the upper side and the height of an interval."""
 
@@ -122,7 +124,7 @@ def _x(k: int, count: int) -> float:
     return round(LEFT + (RIGHT - LEFT) * ((k + 0.5) / count), 2)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlotBar:
     """Milliseconds of a group of nodes before and after, and both as parts of the longest."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, nodes_of
 from dslc.reporting.data import DrawnNode, Picture
 
 
 def picture_of(value: Value) -> Picture:
     """The program of a value: calls of operators, and expressions of no operator as `generated`."""
-    nodes = topological([value.node])
+    nodes = nodes_of([value])
     names = {
         one: str(getattr(node, "name", "")) or f"t{k}" + (f".{n}" if n else "")
         for k, node in enumerate(nodes) for n, one in enumerate(node.values)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Attrs, Call, Kernel, Node, Value, input_value, rebuild, replace, unfolded, with_args
 from dslc.ir.scalar import exactly
+from dslc.records import record
 from dslc.semantics.apply import apply, inverse_steps
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Unbound, fail, unbound
@@ -17,7 +17,7 @@ from dslc.semantics.nary import in_pairs, other_parts, stands_for_pairs
 from dslc.semantics.operator_env import operator_env
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instance:
     """`params` are inputs named `p0`, `p1`, ...; `outputs` are built from them: scopes, and calls where the operator is a composite."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
+from dslc.records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Entry:
     """A target that is not loaded yet.
 

@@ -6,13 +6,13 @@ import importlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from dslc.errors import Diagnostic
+from dslc.records import record
 from dslc.syntax import tree as t
 
 
@@ -33,7 +33,7 @@ class Kind(Enum):
         }[self]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parameter:
     """An argument of a function. `member` is what of the binding it becomes; `words` are those that it may be."""
 
@@ -44,7 +44,7 @@ class Parameter:
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VendorFunction:
     """A function as a `call` names it. `result` is the argument that is written, `workspace` the bytes that it may use meanwhile."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from dslc.records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Line:
     """A place to break; `flat` is printed where it does not. A hard one always breaks."""
 
@@ -15,14 +16,14 @@ class Line:
     hard: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Group:
     """Printed flat if it fits on the line, else every Line directly in it breaks."""
 
     doc: Doc
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Nest:
     """Breaks inside are indented by `by` more."""
 
@@ -30,14 +31,14 @@ class Nest:
     doc: Doc
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Align:
     """Breaks inside are indented to the column where it begins."""
 
     doc: Doc
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fill:
     """Parts separated by `separator` and a break; as many on each line as fit."""
 
@@ -45,7 +46,7 @@ class Fill:
     separator: str = ","
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """The text behind a `=`: on the same line if it fits, else on the next (indented by `by`) if it fits there, else broken."""
 

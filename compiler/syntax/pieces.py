@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dslc.errors import Diagnostic, Fix, Label, SourceText, Span
+from dslc.records import record
 from dslc.syntax import scan
 from dslc.syntax import tree as t
 from dslc.syntax.parser import MAX_BYTES, parse_with_errors, place_of, read_header, read_items, whole
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Key:
     """Identity of a piece: its first word and text, its parsing, and the number of equal pieces before it."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dslc.errors import Diagnostic, Fix, Label, SourceText, Span
+from dslc.records import record
 from dslc.syntax.vocabulary import KEYWORDS
 
 MAX_NESTING = 100  #: how deep brackets may nest
@@ -54,7 +55,7 @@ _CLOSER = {"(": ")", "[": "]", "{": "}"}
 _OPENER = {closer: opener for opener, closer in _CLOSER.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Token:
     """A word, number, sign, bracket, text or comment with its place."""
 
@@ -68,7 +69,7 @@ class Token:
         return self.start + len(self.text)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chunk:
     """One item's stretch of text (or the header's); `broken`: it was reported, and is not worth parsing."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from dslc.records import record
 from dslc.syntax import phrases as p
 from dslc.syntax import tree as t
 from dslc.syntax.layout import LINE, Doc, Group, Nest
@@ -15,7 +15,7 @@ from dslc.syntax.scan import Token
 INDENT = 2  #: spaces of one level
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unit:
     """Something that begins on a line of its own. `raw` text (documentation) is printed as it is."""
 

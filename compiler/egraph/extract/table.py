@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple, Protocol
 
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Node, Value
+from dslc.records import record
 
 KEPT = 1 << 17  #: nodes whose prices are remembered; with more, all are forgotten
 SAME = 2e-9  #: share by which two costs differ that a solver cannot tell apart
@@ -48,7 +48,7 @@ class ChoiceTable(Choices, Protocol):
         """The class that a number belongs to."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extraction:
     """A program: one choice for every class that its roots need. Nothing reads itself, and `cost` counts each class once.
 

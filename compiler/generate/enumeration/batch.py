@@ -7,7 +7,6 @@ depends on an argument, and the result is evaluated as any scope is. Nothing her
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -34,6 +33,7 @@ from dslc.ir.graph import (
 )
 from dslc.ir.scalar import Read, Scalar, iterator, read
 from dslc.ir.scopes import substitute
+from dslc.records import record
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import fail
@@ -42,7 +42,7 @@ from dslc.semantics.library import Rules
 DEPTH = 64  #: how deep operators are spelled out in others
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ItemProgram:
     """An item at given argument types: parameters, and its results as scopes and constants only."""
 

@@ -24,6 +24,7 @@ from dslc.interpret.domain import Array, Domain
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
 from dslc.ir.dtype import DType, TensorType
+from dslc.records import record
 from dslc.semantics.library import Rules, load_many
 
 # ---- Chunks of an enumeration: some menu items over many argument tuples, to fingerprints. A pure function o--------
@@ -31,7 +32,7 @@ from dslc.semantics.library import Rules, load_many
 ELEMENTS = 1 << 22  #: elements of one intermediate of an evaluation
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ItemStep:
     """A menu item as a chunk applies it: its number, and the sizes of the parts where it cuts.
 
@@ -44,7 +45,7 @@ class ItemStep:
     mirrored: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TupleChunk:
     """`shapes`: the number of each argument's shape; `rows` [arguments, tuples]: which value of that shape."""
 

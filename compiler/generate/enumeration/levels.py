@@ -28,6 +28,7 @@ from dslc.generate.terms.inputs import CONSTANTS, VARIED, Family
 from dslc.generate.terms.term import Equation, inputs, subterms
 from dslc.interpret.domain import Array
 from dslc.interpret.field import mixed
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 # ---- The terms of a level that are equations and don't follow from smaller ones: found for parts of a level,--------
@@ -174,7 +175,7 @@ def _connected(groups: Array, pairs: Sequence[Array]) -> Array:
 # ---- Level-wise enumeration (TASO, section 2.2): all terms of one, two, ... operators over representatives o--------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Level:
     """The counts of one level: `terms` tried, new value `classes`, `equations` found and `kept` (one of all renamings)."""
 

@@ -10,7 +10,7 @@ import mmap
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -27,6 +27,7 @@ from dslc.processes.child import ready
 from dslc.processes.forked import Fork
 from dslc.processes.process import ProcessFailed
 from dslc.prove.garbage import gc_paused
+from dslc.records import record
 from dslc.semantics.library import Rules
 
 #: told the number of operators, and how many terms were evaluated
@@ -39,7 +40,7 @@ TELL = 0.25  #: seconds between two reports while an answer is waited for
 END = 5.0  #: seconds that a process that is to end has to keep what it has finished
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FamilyEquations:
     """The result of an enumeration: numbers of `terms` and `equations` of all levels, the kept ones themselves, smaller ones first.
 

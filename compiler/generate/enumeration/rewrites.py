@@ -18,11 +18,12 @@ from dslc.generate.enumeration.space import TermTable
 from dslc.generate.terms.term import Equation, Item, Term, inputs
 from dslc.interpret.domain import Array
 from dslc.interpret.field import mixed
+from dslc.records import record
 
 RULES = 4000  #: equations that are used to rewrite, at most, the smallest first
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TermPattern:
     """A term, its arguments in one of the orders that commutative items allow."""
 

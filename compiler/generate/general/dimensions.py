@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, islice, pairwise
 
 from dslc.errors import DslcError
@@ -30,6 +29,7 @@ from dslc.generate.terms.term import (
 )
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import input_value
+from dslc.records import record
 from dslc.semantics.apply import apply
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules, rules_cache
@@ -48,7 +48,7 @@ class NotGeneral(Exception):
 Application = tuple[Item, Terms]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GeneralTypes:
     """General types, as text of the language.
 
@@ -62,7 +62,7 @@ class GeneralTypes:
     sizes: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Slot:
     """An axis of an input, or an entry of an attribute that is given by sizes."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dslc.generate.general.dimensions import GeneralTypes
 from dslc.generate.terms.term import Conjecture, Item, Term, attributes, inputs, show_attribute, subterms
 from dslc.ir.dtype import DType
+from dslc.records import record
 from dslc.semantics.library import Rules, rules_cache
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
@@ -78,7 +79,7 @@ _OUTPUTS = ("Y", "Z", "X", "W")
 Choice = tuple[str, Any, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleForm:
     """The generalisation of a rule beyond its sizes.
 
@@ -140,7 +141,7 @@ def is_default(attr: t.Attr, value: Any) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Writer:
     """Writes terms; `attribute(item, term, name, value)` gives the text of an attribute, or None where it is left out."""
 

@@ -34,6 +34,7 @@ from dslc.generate.terms.term import (
 )
 from dslc.ir.dtype import DType
 from dslc.processes.forked import mapped
+from dslc.records import record
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
@@ -169,7 +170,7 @@ FURTHER = 160  #: terms that are rewritten for what is left after that, and woul
 Binding = dict[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleSize:
     """A size of a rule, or a sum of some, as the rule writes it."""
 

@@ -33,11 +33,12 @@ from dslc.generate.terms.term import (
 from dslc.interpret.field import Field
 from dslc.interpret.run import InterpretError, run
 from dslc.ir.graph import input_value
+from dslc.records import record
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PrimeValues:
     """Values of terms modulo a prime, for one random tensor per input."""
 

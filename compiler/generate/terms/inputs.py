@@ -18,12 +18,12 @@ has the smaller windows). A tensor of rank 0 is among the inputs where an operat
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
 from dslc.generate.terms.term import Item, TermType, flow, output_types
 from dslc.ir.dtype import DTYPES, DType
+from dslc.records import record
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
@@ -38,7 +38,7 @@ from dslc.syntax import tree as t
 PERMUTED = 3  #: axes; permutations of more are too many to be tried
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MenuValues:
     """The values that attributes are taken from: shapes of the inputs, sizes of windows that slide over them, element types."""
 
@@ -166,7 +166,7 @@ SEVERAL_CONSTANTS = 2  #: the same for graphs with several constants
 SLIDING_CONSTANTS = 1  #: the same for these where something slides
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InputSizes:
     """Sizes and number of the inputs; see the module."""
 
@@ -177,7 +177,7 @@ class InputSizes:
     dtype: DType = DType.F32
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Family:
     """One enumeration: its inputs, the menu (operators that fit no tensor left out) and the constants, which are leaves too.
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Attrs, Value, input_value
 from dslc.ir.scalar import Apply, Num, dimension
+from dslc.records import record
 from dslc.semantics.apply import apply
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, rules_cache
@@ -57,7 +58,7 @@ class _Hashed:
             return own
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TermType(_Hashed):
     """An element type, and a split tree for every dimension."""
 
@@ -91,7 +92,7 @@ def _show_tree(tree: Tree) -> str:
     return str(tree) if isinstance(tree, int) else f"({_show_tree(tree[0])} + {_show_tree(tree[1])})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Item(_Hashed):
     """A menu item: an operator with one choice of its attributes.
 
@@ -220,7 +221,7 @@ def applied(item: Item, args: Terms, output: int, type: TermType) -> Term:
     return _intern(item, args, output, -1, type)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Equation:
     """Two terms that have the same value for all inputs that were tried."""
 
@@ -235,7 +236,7 @@ class Equation:
         return f"{self.left} == {self.right}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Conjecture:
     """A substitution that may hold: output k of the source is output k of the target."""
 
@@ -384,7 +385,7 @@ Place = tuple[int, int]
 _SIZE = dimension("size")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flow:
     """The flow of sizes: for each output and dimension the groups of places (argument, axis) whose sizes it is the sum of.
 

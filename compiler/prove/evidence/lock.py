@@ -16,7 +16,7 @@ import re
 import site
 import sysconfig
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from importlib import resources
 from importlib.metadata import version
 from math import inf
@@ -36,6 +36,7 @@ from dslc.prove.verdict import (
     Verdict,
     types_from,
 )
+from dslc.records import record
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.installed import BUILTIN
 from dslc.semantics.library import load_many
@@ -50,7 +51,7 @@ LARGEST = 64 << 20  #: bytes of a lock that is read
 _STOPPED = re.compile(r"stopped after ([0-9.e+-]+) s")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lock:
     """The verdicts of one file by rule; `problem` says why a file that is there counts for nothing."""
 

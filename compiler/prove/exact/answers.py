@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import Scope, ScopeNode, Value, topological
+from dslc.ir.graph import Scope, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Reduce, Scalar, walk
+from dslc.records import record
 
 NOT_NAN = "what is compared is not NaN"  #: a presumption of proofs besides that floats are real numbers
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Equal:
     """The programs are equal for all sizes that satisfy the conditions; `presumed` is no part of its identity."""
 
     presumed: tuple[str, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Differs:
     """At these sizes, output number `output` differs at `position`, in the coefficient of `monomial`."""
 
@@ -31,7 +32,7 @@ class Differs:
     monomial: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Undecided:
     """`places`: it is a matter of places in merged dimensions, which numbers for some sizes may decide."""
 
@@ -47,7 +48,7 @@ _ORDER = frozenset({"<", "<=", ">", ">=", "==", "!=", "max", "min", "abs", "sign
 
 def presumed(outputs: Iterable[Value]) -> tuple[str, ...]:
     """The presumptions of a proof about programs: `outputs` are expanded."""
-    for node in topological(value.node for value in outputs):
+    for node in nodes_of(outputs):
         if isinstance(node, ScopeNode) and _compares_floats(node.scope, tuple(arg.type.dtype for arg in node.args)):
             return (NOT_NAN,)
     return ()

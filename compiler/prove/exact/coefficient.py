@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, reduce
 from math import gcd, lcm
@@ -17,6 +16,7 @@ from operator import add, and_, mul
 from dslc.analysis.poly import Monomial, Poly, as_poly, atom
 from dslc.ir.polynomials import over
 from dslc.ir.scalar import Apply, Num, Scalar, Sym
+from dslc.records import record
 
 POWERS = 12  #: a power beyond this one is kept as a function
 #: decimals with more digits are rounded values: of a fraction with a small denominator, or of a function
@@ -28,7 +28,7 @@ class NotRational(Exception):
     """A number with no exact value: infinite, or the rounded value of a function."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ratio:
     """`top / bottom`; the bottom is never the zero polynomial."""
 

@@ -25,6 +25,7 @@ from dslc.prove.exact.question import Question
 from dslc.prove.exact.regions import DifferenceRegion, region
 from dslc.prove.exact.terms import Effort, Unsolved
 from dslc.prove.exact.windows import cases_of_sizes, generalized
+from dslc.records import record
 
 OPERATIONS = 400_000  #: isl takes a second at most for so many operations, mostly
 BRIEF = 0.1  #: of the time of a comparison, what is for the plain one before windows are looked for
@@ -125,7 +126,7 @@ def _operations(seconds: float) -> int:
     return int(seconds * OPERATIONS) + 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Comparison:
     """The ways in which the programs of a problem are compared. `reflexive`: each side is to be shown to equal itself."""
 

@@ -19,7 +19,7 @@ from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Input, ScopeNode, Value, topological
+from dslc.ir.graph import Input, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Num, Reduce, Scalar, Sym, num, walk
 from dslc.prove.exact.answers import Differs
 from dslc.prove.exact.question import Question, comparison
@@ -143,7 +143,7 @@ def refuted_by_numbers(left: Sequence[Value], right: Sequence[Value], found: Dif
 def _work(values: Sequence[Value]) -> int:
     """Elements that are computed, those of sums included."""
     total = 0
-    for node in topological(each.node for each in values):
+    for node in nodes_of(values):
         count = 1
         if isinstance(node, ScopeNode):
             count = prod(size for size in node.values[0].type.shape if isinstance(size, int))

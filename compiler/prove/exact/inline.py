@@ -7,7 +7,7 @@ subexpressions stay one object, and an index that is put into a deeper body is n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
@@ -37,6 +37,7 @@ from dslc.ir.scalar import (
 )
 from dslc.ir.scopes import inside, positions
 from dslc.prove.exact.element_types import is_whole
+from dslc.records import record
 
 TABLE = 64  #: elements of a constant that is written out
 NODES = 60_000  #: expressions of one program; with more it is no rule any more
@@ -50,7 +51,7 @@ class CannotInline(Exception):
     """A program that is no expression over inputs, with the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Body:
     """The meanings of the iterators and operands of a scope's body; `depth` counts the reductions around it."""
 
@@ -210,7 +211,7 @@ class Inliner:
         inner = dict(at)
         iters: list[Iter] = []
         extents: list[Scalar] = []
-        for it, size in zip(node.iters, node.extents, strict=True):
+        for it, size in node.ranges:
             extent = self._scalar(size, inner, args, depth)
             if extent is num(1):
                 inner[it] = num(0)

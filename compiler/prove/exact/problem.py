@@ -7,7 +7,7 @@ from functools import cache
 
 from dslc.analysis.conditions import Case, unknowns
 from dslc.analysis.poly import atom
-from dslc.ir.graph import Value, topological
+from dslc.ir.graph import Value, nodes_of
 from dslc.ir.scalar import Iter, Scalar, Sym, apply, as_scalar, rebuild
 from dslc.prove.exact.equations import facts, named, solved
 from dslc.prove.exact.inline import Inliner
@@ -93,7 +93,7 @@ class ComparisonProblem:
 
     def _shorter(self, outputs: Sequence[Value]) -> Callable[[Scalar, dict[Iter, Scalar]], Scalar]:
         """Indices simplified as soon as they are made, by what is known of the sizes of all tensors."""
-        values = (value for node in topological(v.node for v in outputs) for value in node.values)
+        values = (value for node in nodes_of(outputs) for value in node.values)
         sizes = [rebuild(as_scalar(size), self.known.get) for value in values for size in value.type.shape]
         radix = Radix({}, self._facts(sizes), self._check)
 

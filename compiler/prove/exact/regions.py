@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from dslc.analysis.isl import Frame, coalesced
@@ -12,9 +11,10 @@ from dslc.analysis.poly import monomial_of, scalar_of
 from dslc.ir.scalar import Iter, Scalar, Sym, rebuild
 from dslc.prove.exact.question import Question
 from dslc.prove.strided import Box
+from dslc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DifferenceRegion:
     """The positions at which two programs differ: per output an isl set of its positions, parametric in the sizes.
 

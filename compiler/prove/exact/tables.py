@@ -122,7 +122,7 @@ class _Flat:
                 self._take(factor)
         elif isinstance(node, Reduce) and node.kind == "sum":
             put: dict[Scalar, Scalar] = {}
-            for it, extent in zip(node.iters, node.extents, strict=True):
+            for it, extent in node.ranges:
                 new = it
                 if it in self.iters:
                     new = iterator(f"t{len(self.iters)}:{extent}")
@@ -218,7 +218,7 @@ def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
 
 def _shorter(node: Reduce) -> Scalar | None:
     ranges = {size for part in walk(node) if isinstance(part, Reduce) for size in part.extents}
-    for at, (it, extent) in enumerate(zip(node.iters, node.extents, strict=True)):
+    for at, (it, extent) in enumerate(node.ranges):
         if any(it in size.free for size in ranges):
             continue
         value = next(_values(node, it), None)

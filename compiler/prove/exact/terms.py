@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
 from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.poly import Poly
 from dslc.prove.exact.coefficient import ONE, Ratio, from_poly, is_negative
+from dslc.records import record
 
 TERMS = 600  #: terms of one sum, beyond which the comparison is given up
 STEPS = 2000  #: steps in a second, about
@@ -69,7 +70,7 @@ class Effort:
             raise Unsolved("the time is up")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Atom:
     """A tensor or an opaque function: equal atoms read at equal indices are equal numbers.
 
@@ -88,7 +89,7 @@ INFINITY = Atom("inf", 0, opaque=True)
 Label = tuple[int, tuple[Atom, ...], Ratio]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Term:
     """A coefficient times atoms, summed over the images of a map; `argument`: the one of a function whose part it is."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from dslc.analysis.poly import (
@@ -28,6 +28,7 @@ from dslc.analysis.poly import (
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, apply, num, read, rebuild, reduce, sym, walk
 from dslc.prove.exact.coefficient import is_positive_poly
 from dslc.prove.exact.radix import is_affine, sizes_only
+from dslc.records import record
 
 Kind = Literal["read", "least", "same"]
 
@@ -35,7 +36,7 @@ Kind = Literal["read", "least", "same"]
 MOST_ASKED = 3  #: questions about sizes, of which each makes twice as many cases
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Use:
     """A use of iterators: an index of a tensor, or an integer that is at least 0, or (un)equal to 0."""
 
@@ -44,7 +45,7 @@ class _Use:
     place: tuple[int, int] = (-1, -1)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Window:
     """`slope * at + offset` is the place.
 
@@ -59,7 +60,7 @@ class _Window:
     own: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Claim:
     """Expressions over arbitrary places of windows, and conditions on these that hold where the given ones do at all positions."""
 

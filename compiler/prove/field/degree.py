@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from math import prod
@@ -13,12 +12,13 @@ from dslc.analysis.poly import COMPARISONS
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, rebuild
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table
+from dslc.records import record
 
 # on integers and fractions these are computed, on elements of the field they are no polynomials
 _EXACT = frozenset("max min abs sign floor ceil round trunc // % and or not".split()) | COMPARISONS.keys()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Degree:
     """Bounds of the degrees of numerator and denominator; both are 0 for what does not depend on the inputs' elements."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from dslc.prove.element_types import admits, types_of
 from dslc.prove.field.degree import difference_degree
 from dslc.prove.partial.rules import ROOMY, most_often, partial_verdict
 from dslc.prove.verdict import Counterexample, Types, Verdict, milliseconds_since
+from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -48,7 +48,7 @@ FEW = 24  #: elements of a result; a smaller one may agree by chance, and is dra
 CORRECTED = 24
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ComparedInstance:
     """One instance: `how` it was compared, and by how much the draws may err where that is known."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dslc.interpret.draft import guards_in, names_in
@@ -37,6 +36,7 @@ from dslc.prove.instances.axis_sets import (
 from dslc.prove.instances.axis_values import NUMBER, ONE, AxisEnv
 from dslc.prove.instances.batches import broadcast_guards, padded
 from dslc.prove.terms import unknown_operators
+from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -44,7 +44,7 @@ from dslc.syntax import tree as t
 MOST_FLAGS = 4  #: booleans whose values are tried in every combination
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AxesReading:
     """Demands of a rule on axes, for some values of its flags.
 

@@ -11,19 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from dslc.records import record
+
 
 class NotRankPolymorphic(Exception):
     """Something depends on an axis in another way than through the lists that have an entry for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pack:
     """The axes of a pack."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chosen:
     """The axes that an attribute lists, in its order; all of them where it is a permutation."""
 
@@ -31,7 +33,7 @@ class Chosen:
     every: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Complement:
     """The axes of some sets that a list of axes does not name."""
 
@@ -39,14 +41,14 @@ class Complement:
     listed: AxisSets
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reversed:
     """Axes in the opposite order."""
 
     of: AxisSets
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """The axes before (`side` -1) or after (1) the axis that an attribute names."""
 
@@ -55,19 +57,19 @@ class Part:
     side: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Named:
     """The axis that an attribute names."""
 
     axis: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class One:
     """A place that is no axis of a pack."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loose:
     """Axes of which it is not followed which ones they are, nor how many."""
 
@@ -90,14 +92,14 @@ def of_kind(kind: type[_Kind], value: object) -> _Kind:
 # ---- values -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Number:
     """One number; `folded`: it has a product of sizes in it."""
 
     folded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entries:
     """A list of numbers; `sizes`: of sizes and ones; `flat`: all those for axes are ones; `given`: it is an attribute."""
 
@@ -107,7 +109,7 @@ class Entries:
     given: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AxisList:
     """A list of positions in a list of the sets `target`, each of which is where the entry's own axis is."""
 
@@ -115,7 +117,7 @@ class AxisList:
     target: AxisSets | str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """The position of the axis that an attribute names (or of the axis at hand) in a list of the sets `target`."""
 
@@ -123,33 +125,33 @@ class Place:
     target: AxisSets | str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fixed:
     """A position by its number, counted from the front or from the end, where no axis of a pack comes before."""
 
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AllAxes:
     """All positions in order: `range(rank(S))`."""
 
     sets: AxisSets
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Count:
     """A number of axes."""
 
     sets: AxisSets
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Linear:
     """A number of axes more or less a number."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tensor:
     """A tensor; `flat`: its axes have size 1."""
 
@@ -157,7 +159,7 @@ class Tensor:
     flat: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Truth:
     """Holds where it holds at every axis."""
 

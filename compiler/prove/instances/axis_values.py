@@ -29,6 +29,7 @@ from dslc.prove.instances.axis_sets import (
     Truth,
     of_kind,
 )
+from dslc.records import record
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, UnknownFunction
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONVERT, DTYPE_NAMES, FUNCTIONS_1, PREDICATES
@@ -262,14 +263,14 @@ class Lists:
 _HERE = "."
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unknown:
     """An attribute of a rule, before an operator says what it is."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Drawn:
     """A list of one number for every axis, before the operands say which axes there are."""
 
@@ -277,7 +278,7 @@ class Drawn:
     rule: AxisEnv
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Closure:
     """A function that an operator defines for itself."""
 

@@ -14,7 +14,18 @@ from dslc.analysis.reads import computed
 from dslc.interpret.draft import guards_in, names_in
 from dslc.ir import scalar
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.graph import Constant, Input, Node, Scope, ScopeNode, Value, rebuild, retyped, scope_value, topological
+from dslc.ir.graph import (
+    Constant,
+    Input,
+    Node,
+    Scope,
+    ScopeNode,
+    Value,
+    nodes_of,
+    rebuild,
+    retyped,
+    scope_value,
+)
 from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, num, walk
 from dslc.ir.scopes import substitute
 from dslc.prove.instances.instances import Labels, SymbolicInstance
@@ -70,7 +81,7 @@ def padded(sub: SubstitutionDef) -> frozenset[str]:
 
 
 def _count(node: object, names: set[str]) -> int:
-    return sum(isinstance(part, t.Name) and part.id in names for part in walk_expr(node))
+    return sum(part.bare in names for part in walk_expr(node))
 
 
 def _whole_pack(param: t.Param) -> str | None:
@@ -87,7 +98,7 @@ def _only_broadcast(module: Module, uses: object, names: set[str], terms: Collec
     for call in (node for node in walk_expr(uses) if isinstance(node, t.Call)):
         found = module.lookup(call.function)
         for k, arg in enumerate(call.args):
-            if not (isinstance(arg, t.Name) and arg.id in names):
+            if arg.bare not in names:
                 continue
             if isinstance(found, OperatorDef):
                 good += broadcasts(found, k)
@@ -219,7 +230,7 @@ def _scope_without(scope: Scope, cut: Sequence[frozenset[int]], ones: bool) -> t
     every = positions_alone(scope)
     reads = [part for part in walk(scope.body) if isinstance(part, Read)]
     lost = {part.index[axis] for part in reads for axis in cut[part.operand]}
-    single = {i for i, extent in zip(scope.iters, scope.extents, strict=True) if ones and extent == 1 and i in every}
+    single = {i for i, extent in scope.ranges if ones and extent == 1 and i in every}
     positions = {i: k for i, k in every.items() if i in lost or i in single}
     if any(index not in positions and not (isinstance(index, Num) and index.value == 0) for index in lost):
         raise _ReadElsewhere
@@ -233,7 +244,7 @@ def _scope_without(scope: Scope, cut: Sequence[frozenset[int]], ones: bool) -> t
         kept = tuple(each for axis, each in enumerate(index) if axis not in cut[part.operand])
         return scalar.read(part.operand, kept, other)
 
-    extents = tuple(extent for each, extent in zip(scope.iters, scope.extents, strict=True) if each not in positions)
+    extents = tuple(extent for each, extent in scope.ranges if each not in positions)
     at = set(positions.values())
     groups = None if scope.groups is None else tuple(count for k, count in enumerate(scope.groups) if k not in at)
     return Scope(extents, substitute(scope.body, renamed, 0, on_read), scope.dtype, groups), frozenset(at)
@@ -261,7 +272,7 @@ class AxisTrace:
             for axis in labels.keys() - self.at[value].keys():
                 if sizes[axis] != 1 or not self.ones:
                     self.broken |= labels[axis]
-        for node in topological(value.node for value in (*instance.left, *instance.right)):
+        for node in nodes_of((*instance.left, *instance.right)):
             if isinstance(node, ScopeNode):
                 self._step(node)
             elif not isinstance(node, Input | Constant):
@@ -309,7 +320,7 @@ class AxisTrace:
         sizes = {
             arg.type.shape[k]: label for arg, own in zip(node.args, labelled, strict=True) for k, label in own.items()
         }
-        others = [e for it, e in zip(scope.iters, scope.extents, strict=True) if it not in by_iterator]
+        others = [e for it, e in scope.ranges if it not in by_iterator]
         for part in (part for root in (scope.body, *others) if isinstance(root, Scalar) for part in walk(root)):
             self.broken |= sizes.get(part, frozenset())
         self.at[Value(node)] = {alone[iterator]: label for iterator, label in by_iterator.items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from dslc.analysis.conditions import unknowns
 from dslc.ir.dtype import DType
-from dslc.ir.graph import ScopeNode, Value, topological
+from dslc.ir.graph import ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Iter, Scalar, Sym, walk
 from dslc.prove.instances.cases import AssumedCase, Restart
 from dslc.semantics.values import Numbers
@@ -119,7 +119,7 @@ def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice
     steps: set[str] = set()
     reals: set[str] = set()
     assumed = {facts.reals[node] for node in unknowns(*facts.conditions) & facts.reals.keys()}
-    nodes = [node for node in topological(value.node for value in outputs) if isinstance(node, ScopeNode)]
+    nodes = [node for node in nodes_of(outputs) if isinstance(node, ScopeNode)]
     extents = {size.name for node in nodes for size in node.scope.extents if isinstance(size, Sym)}
     for node in nodes:
         for root in (node.scope.body, *(e for e in node.scope.extents if isinstance(e, Scalar))):

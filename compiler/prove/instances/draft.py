@@ -197,7 +197,7 @@ class Draft(Names):
             except Unbound:
                 return
             for arg, each in zip(call.args, lists, strict=True) if target in lists else ():
-                if isinstance(arg, t.Name) and arg.id in self.choice.padded and len(each) < len(target):
+                if arg.bare in self.choice.padded and len(each) < len(target):
                     raise Mismatch("the same with leading axes of size 1 is looked at")
                 if len(each) > len(target):
                     raise Mismatch("more axes than the shape to broadcast to")
@@ -208,7 +208,7 @@ class Draft(Names):
     def _fitting(self, name: str) -> int | None:
         """The rank of a pack that a guard lets broadcast to a shape: shorter ones are the same, longer ones never fit."""
         for call, other in broadcast_guards(self.text.conditions):
-            others = [arg for arg in call.args if not (isinstance(arg, t.Name) and arg.id == name)]
+            others = [arg for arg in call.args if arg.bare != name]
             if len(others) < len(call.args):
                 try:
                     target = evaluate(other, self.env)
@@ -260,7 +260,7 @@ class Draft(Names):
 
     def operand(self, name: str, op: OperatorDef, place: NamePlace) -> Any:
         """A number where a tensor is expected: of the type of the tensors beside it, else of both kinds."""
-        at = next(k for k, arg in enumerate(place.call.args) if isinstance(arg, t.Name) and arg.id == name)
+        at = next(k for k, arg in enumerate(place.call.args) if arg.bare == name)
         types = [param.type.name for param in op.syntax.params if param.type is not None]
         shared = at < len(types) and types.count(types[at]) > 1
         integral = shared and self.choice.dtype.is_integer
@@ -302,5 +302,5 @@ def early_calls(sub: SubstitutionDef) -> tuple[tuple[t.Call, frozenset[str], str
     return tuple(
         (call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)), whole.get(id(call)))
         for call in calls
-        if all(isinstance(arg, t.Name) and arg.id in params for arg in call.args)
+        if all(arg.bare in params for arg in call.args)
     )

@@ -19,6 +19,7 @@ from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, walk
 from dslc.ir.sizes import with_sizes
 from dslc.prove.verdict import Verdict
+from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.values import far_sizes, numbers_of
 from dslc.syntax import tree as t
@@ -88,7 +89,7 @@ def _unknowns(values: Sequence[Value]) -> tuple[Sym, ...]:
     return tuple(dict.fromkeys(node for size in dims for node in walk(size) if isinstance(node, Sym)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstanceSet:
     """Instances that together stand for every use of a rule within `scope` (empty: all shapes, ranks and attributes)."""
 

@@ -12,7 +12,17 @@ from typing import Any
 
 from dslc.analysis.conditions import unknowns
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, input_value, retyped, scope_value, topological
+from dslc.ir.graph import (
+    Constant,
+    Input,
+    Scope,
+    ScopeNode,
+    Value,
+    input_value,
+    nodes_of,
+    retyped,
+    scope_value,
+)
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -115,7 +125,7 @@ class _Work:
         """The instance with arbitrary maps. Raises NoMap where windows are not all that depends on an axis."""
         for value in instance.axes:
             self.input(value)
-        for node in topological(each.node for each in (*instance.left, *instance.right)):
+        for node in nodes_of((*instance.left, *instance.right)):
             self.node(node)
         known = self.known
         return replace(
@@ -195,7 +205,7 @@ class _Scope:
         if isinstance(node, Reduce):
             outer = dict(self.extents)
             extents: list[Scalar] = []
-            for each, extent in zip(node.iters, node.extents, strict=True):
+            for each, extent in node.ranges:
                 extents.append(as_scalar(self.work.size(extent)))
                 self.extents.pop(each, None)
                 if self.work.of_axis(extent):

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from dslc.analysis.conditions import unknowns
-from dslc.ir.graph import Input, Scope, ScopeNode, Value, topological
+from dslc.ir.graph import Input, Scope, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, walk
 from dslc.ir.scopes import substitute
 from dslc.ir.sizes import with_sizes
@@ -154,7 +154,7 @@ def _sizes(instance: SymbolicInstance, labels: Collection[str]) -> set[Any]:
 
 
 def _scalars(instance: SymbolicInstance) -> Iterator[Scalar]:
-    for node in topological(value.node for value in (*instance.left, *instance.right, *instance.axes)):
+    for node in nodes_of((*instance.left, *instance.right, *instance.axes)):
         if isinstance(node, ScopeNode):
             yield node.scope.body
             yield from (extent for extent in node.scope.extents if isinstance(extent, Scalar))
@@ -214,7 +214,7 @@ def _alike(instance: SymbolicInstance, packs: frozenset[str], at: Mapping[Value,
     for left, right in zip(instance.left, instance.right, strict=True):
         if axes(left) != axes(right):
             return False
-    for node in topological(value.node for value in (*instance.left, *instance.right)):
+    for node in nodes_of((*instance.left, *instance.right)):
         if isinstance(node, ScopeNode):
             if not _paired(node.scope, [axes(arg) for arg in node.args], sizes):
                 return False
@@ -237,13 +237,11 @@ def _paired(scope: Scope, axes: Sequence[tuple[list[int], list[int]]], sizes: tu
     for a, b in found.pairs:
         if a[0] is not b[0] or (a[0] is None and not (a[1] in alone and b[1] in alone)):
             return False
-    extents: list[tuple[Reduce | None, Iter, Any]] = [
-        (None, *each) for each in zip(scope.iters, scope.extents, strict=True)
-    ]
+    extents: list[tuple[Reduce | None, Iter, Any]] = [(None, *each) for each in scope.ranges]
     extents += [
         (node, each, extent)
         for node in walk(scope.body) if isinstance(node, Reduce)
-        for each, extent in zip(node.iters, node.extents, strict=True)
+        for each, extent in node.ranges
     ]  # fmt: skip
     for binder, each, extent in extents:
         wanted = sizes[0] if (binder, each) in firsts else sizes[1] if (binder, each) in seconds else None

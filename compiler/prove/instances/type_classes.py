@@ -15,7 +15,7 @@ from operator import and_
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TypeClass
-from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, topological
+from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, flat, walk
 from dslc.prove.instances.instances import SymbolicInstance
 
@@ -59,7 +59,7 @@ class _Pair:
         self._memo: dict[tuple[ScopeNode, Scalar], _Made] = {}
 
     def classes(self, pair: Sequence[Value]) -> set[TypeClass]:
-        for node in topological(value.node for value in pair):
+        for node in nodes_of(pair):
             self._known[node] = self._node(node)
         made = _all(self._known[value.node] for value in pair)
         out: set[TypeClass] = set()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
@@ -22,7 +22,7 @@ from dslc.analysis.reads import inputs_of, reads_at_data
 from dslc.interpret.domain import Redraw
 from dslc.interpret.exact import Exact
 from dslc.interpret.run import InterpretError, run_scopes
-from dslc.ir.graph import Scope, Value, scope_value, topological
+from dslc.ir.graph import Scope, Value, nodes_of, scope_value
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
@@ -33,6 +33,7 @@ from dslc.prove.field.degree import degrees
 from dslc.prove.partial.draws import DRAWS, MANY, Draws, NotCompared, WhyUncompared
 from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
+from dslc.records import record
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -41,7 +42,7 @@ from dslc.semantics.library import Rules
 MOST_ELEMENTS = 1 << 28
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Difference:
     """The positions at which one output of two programs differs.
 
@@ -235,7 +236,7 @@ def _expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple
 def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
     """Both programs without calls, at sizes that are numbers. Raises NotCompared where they cannot be compared."""
     left, right = _expanded(rules, old, new)
-    nodes = list(topological(value.node for value in (*left, *right)))
+    nodes = list(nodes_of((*left, *right)))
     if not all(value.type.is_static for node in nodes for value in node.values):
         raise NotCompared(WhyUncompared.SIZES)
     if sum(int(value.type.elements) for node in nodes for value in node.values) > MOST_ELEMENTS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from math import prod
 from typing import Any
@@ -21,6 +21,7 @@ from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Reduce
 from dslc.prove.field.degree import difference_degree
 from dslc.prove.strided import Mask
+from dslc.records import record
 
 DRAWS = 2  #: independent random inputs for polynomials; a position is missed with probability (degree / p)^2
 MANY = 1 << 20  #: outputs of more elements are drawn once where nothing is proved
@@ -55,7 +56,7 @@ class NotCompared(Exception):
         self.why = why
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DrawnOutput:
     """The positions of one output at which draws differ.
 

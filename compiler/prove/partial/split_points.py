@@ -13,7 +13,6 @@ many elements, so they agree everywhere. This holds of functions as well, as lon
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -22,9 +21,10 @@ import numpy as np
 from dslc.analysis.numeric import DataDependent, vector
 from dslc.interpret.domain import Array
 from dslc.ir.constants import FillRef
-from dslc.ir.graph import Constant, Input, ScopeNode, Value, topological
+from dslc.ir.graph import Constant, Input, ScopeNode, Value, nodes_of
 from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
 from dslc.prove.strided import Mask
+from dslc.records import record
 
 MOST_POINTS = 1 << 22  #: positions and summands that one index or condition is looked at for
 
@@ -41,7 +41,7 @@ class NoBoxes(Exception):
     """A program to which theorem 1 does not apply."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Cut:
     """The split points of a tensor, and the vector by which the position of every leaf below it moves in a box.
 
@@ -59,7 +59,7 @@ def split_points(outputs: Sequence[Value]) -> tuple[Points, ...]:
         NoBoxes: integers, conditions or positions that depend on elements, or too many positions.
     """
     known: dict[Value, _Cut] = {}
-    for node in topological(value.node for value in outputs):
+    for node in nodes_of(outputs):
         value = Value(node)
         shape = value.type.sizes
         if isinstance(node, Input) and not value.type.dtype.is_float:
@@ -172,7 +172,7 @@ class _Scope:
     def _inside(self, node: Reduce, at: _At, depth: int) -> tuple[_At, int]:
         """The iterators of a reduction as well; where its ranges depend on positions, it is cut."""
         inner = dict(at)
-        for it, extent in zip(node.iters, node.extents, strict=True):
+        for it, extent in node.ranges:
             self._without_reads(extent, inner, depth)
             inner[it] = self._along(len(self._shape) + depth, np.arange(int(np.max(self._values(extent, inner)))))
             depth += 1

@@ -19,7 +19,7 @@ import numpy as np
 from dslc.errors import DslcError
 from dslc.interpret.draft import rule_text
 from dslc.ir.dtype import TypeClass
-from dslc.ir.graph import Value, topological
+from dslc.ir.graph import Value, nodes_of
 from dslc.prove.counterexample import refutation, replayed
 from dslc.prove.element_types import admits, divides, scope_of_types, tells_types_apart, types_of
 from dslc.prove.exact.answers import Differs, Equal, Undecided
@@ -280,7 +280,7 @@ def _on_cover(
     presumes: dict[str, None] = {}
     # with unknown steps comparisons of places are not linear, but those of windows are
     habit = Habit(windows=covered.unknown_steps)
-    sizes = [len(topological(value.node for value in (*each.left, *each.right))) for each in covered.instances]
+    sizes = [len(nodes_of((*each.left, *each.right))) for each in covered.instances]
     largest = covered.instances[sizes.index(max(sizes))]
     for instance in covered.instances:
         # once something is open, the others may only still refute the rule

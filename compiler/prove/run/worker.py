@@ -7,7 +7,6 @@ prover, as soon as it is known, and by None at its end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -18,13 +17,14 @@ from dslc.prove.evidence.digest import modules_digest
 from dslc.prove.garbage import gc_paused
 from dslc.prove.run.provers import Definition, in_turn, prover_verdict
 from dslc.prove.verdict import ProverName, Types, Verdict
+from dslc.records import record
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules, load_many
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """One rule and the provers that are to be asked about it, in this order."""
 

@@ -25,8 +25,8 @@ from dslc.ir.graph import (
     ScopeNode,
     Value,
     kernel_value,
+    nodes_of,
     rebuild,
-    topological,
     with_args,
 )
 from dslc.ir.holes import hole, program
@@ -136,9 +136,7 @@ def _jumped(told: CandidateNames, before: Graph, after: Graph, rule: str) -> Can
 def as_kernels(rules: Rules, outputs: Iterable[Value], opset: int) -> tuple[Value, ...]:
     """Make calls that ONNX has no nodes for kernels of their own: `distances(A, B)` → `kernel{h0, h1 -> distances(h0, h1)}(A, B)`."""
     outputs = tuple(outputs)
-    return _with_kernels(
-        outputs, {node for node in topological(value.node for value in outputs) if _unsaid(rules, node, opset)}
-    )
+    return _with_kernels(outputs, {node for node in nodes_of(outputs) if _unsaid(rules, node, opset)})
 
 
 def graph_as_kernels(rules: Rules, graph: Graph, context: Context) -> Graph:
@@ -211,7 +209,7 @@ def texts_of(
     `known` has some of it; of the others it is that of their likely best variants.
     """
     found: dict[str, KernelText] = dict(known)
-    for node in topological(value.node for value in outputs):
+    for node in nodes_of(outputs):
         if isinstance(node, Kernel):
             try:
                 function = function_of(rules, node.group, opset)

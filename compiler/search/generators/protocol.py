@@ -13,6 +13,7 @@ from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.ir.graph import Node
 from dslc.match import CompiledRule
+from dslc.records import record
 from dslc.search.candidates.candidate import Candidate, Front, Limits
 from dslc.search.region_rewrites.background import BackgroundSearch
 from dslc.search.region_rewrites.region_log import MeasuredRewrite
@@ -93,7 +94,7 @@ class SearchContext:
         self.run.progress.best(self.start.cost / max(found.cost, 1e-12), steps)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Proposal:
     """Candidates that a unit of work made, often none, and what else it found for the loop and its log."""
 

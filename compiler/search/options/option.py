@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from math import isnan
 from numbers import Integral, Real
 from reprlib import repr as short
@@ -12,6 +12,7 @@ from textwrap import wrap
 from typing import Any, Literal
 
 from dslc.cost.inputs import Given
+from dslc.records import record
 
 #: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
 #: substitutions; `none`: substitutions alone
@@ -26,7 +27,7 @@ _KINDS: Mapping[type, tuple[type, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Option:
     """A field as a user sees it.
 

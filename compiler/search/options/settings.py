@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from dslc.codegen.host.processor import NAMES
 from dslc.cost.inputs import Given
 from dslc.cost.targets import Target, target_named
+from dslc.records import record
 from dslc.search.options.option import LayoutMode, Option, count, listed, option, options, read_inputs, told
 from dslc.search.options.strategies import STRATEGIES, Backtrack, Strategy
 from dslc.semantics.targets import DEFAULT, TARGETS
@@ -136,7 +137,7 @@ def _size(name: str, given: Any) -> int:
     return int(given)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Progress:
     """Callbacks that show progress: a phase by name, steps done, and how many times as fast the best so far is."""
 
@@ -145,7 +146,7 @@ class Progress:
     best: Callable[[float, int], None] = lambda _ratio, _steps: None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settings:
     """Options of a run, and where it tells what it does."""
 

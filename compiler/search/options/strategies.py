@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from math import sqrt
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from dslc.records import record
 from dslc.search.options.option import count, option
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _Loaded:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Backtrack(_Loaded):
     """A queue of graphs by cost (`backtrack`); substitutions first, and layouts with them, after them, or instead."""
 
@@ -80,7 +80,7 @@ class Backtrack(_Loaded):
     tidy: bool = TIDY()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Saturate(_Loaded):
     """Rounds of all rules in an e-graph, those with several patterns first and in the first rounds only; a step is a round."""
 
@@ -107,7 +107,7 @@ class Saturate(_Loaded):
     whole: bool = WHOLE()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mcts(_Loaded):
     """A tree of e-graphs, in which an edge is a rule at random places; a step is one application of a rule."""
 
@@ -152,7 +152,7 @@ class Mcts(_Loaded):
     whole: bool = WHOLE()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Auto(_Loaded):
     """One of the other strategies, at its defaults; a note says which and why."""
 

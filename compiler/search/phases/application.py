@@ -22,6 +22,7 @@ from dslc.match.recipe import Refused
 from dslc.onnx.context import Context
 from dslc.onnx.exporter import ComputedSizes
 from dslc.prove.sizes import at_sizes
+from dslc.records import record
 from dslc.search.candidates.candidate import Candidate, disjoint, rewritten
 from dslc.search.phases.reference import reference
 from dslc.search.rewrites.associative_flattening import flattened
@@ -101,7 +102,7 @@ class Bounds:
     again: int = 50
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FixedPoint:
     """A graph in which no rule applies any more.
 

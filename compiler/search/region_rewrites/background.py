@@ -6,7 +6,6 @@ import mmap
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -18,11 +17,12 @@ from dslc.ir.packed import PackedValues, packed, unpacked
 from dslc.processes.child import ready
 from dslc.processes.forked import Fork
 from dslc.processes.process import ProcessFailed
+from dslc.records import record
 
 NICE = 5  #: how much others come before it: whoever compiles kernels is waited for
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DerivedOperator:
     """The programs of one operator, the cheapest by estimate first, and words about one at unknown sizes that may not be taken."""
 

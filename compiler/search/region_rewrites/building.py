@@ -19,7 +19,7 @@ from dslc.fuse.offers import form_estimates
 from dslc.fuse.profile import Profiles, Reach
 from dslc.fuse.timings import KernelForm, Subject
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, nodes_of
 from dslc.ir.holes import abstracted
 from dslc.ir.scalar import Read
 from dslc.match.forms import forms, has_form
@@ -129,7 +129,7 @@ class Builder:
         """
         worth: list[tuple[float, T]] = []
         for results, option in options:
-            nodes = topological(value.node for value in results)
+            nodes = nodes_of(results)
             seconds = self.in_other_forms(nodes) if other_forms else self.calls(nodes, most)
             if seconds * self.margin < most:
                 seconds += self.generated(results)
@@ -149,7 +149,7 @@ class Builder:
 
     def generated(self, results: Sequence[Value]) -> float:
         """Estimated seconds of a program's scopes as kernels; what another scope only looks up is part of that."""
-        nodes = [node for node in topological(value.node for value in results) if not node.constant]
+        nodes = [node for node in nodes_of(results) if not node.constant]
         stored = {arg.node for node in nodes if isinstance(node, Call) for arg in node.args} | {
             value.node for value in results
         }

@@ -79,7 +79,7 @@ def windows(rules: Rules, program: Graph) -> tuple[int, ...]:
     if found is None:
         return ()
     node, total = found
-    sizes = dict(zip(total.iters, total.extents, strict=True))
+    sizes = dict(total.ranges)
     around = frozenset(node.scope.iters)
     spans: list[int] = []
     for index in (index for part in walk(total.body) if isinstance(part, Read) for index in part.index):
@@ -94,7 +94,7 @@ def windows(rules: Rules, program: Graph) -> tuple[int, ...]:
 
 def is_sized(node: Node) -> bool:
     """Return whether all types of a node are known."""
-    return all(type is not None for type in (*node.types, *(arg.node.types[arg.index] for arg in node.args)))
+    return all(type is not None for type in (*node.types, *(arg.type_or_none for arg in node.args)))
 
 
 def is_static(node: Node) -> bool:

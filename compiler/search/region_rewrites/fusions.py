@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dslc.codegen.host.background import BackgroundCompiler
 from dslc.cost.model import CostModel
@@ -17,6 +17,7 @@ from dslc.fuse.templates import Templates
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Kernel, Value, kernel_value, replace
 from dslc.match.forms import stated_error
+from dslc.records import record
 from dslc.search.candidates.candidate import KERNELS, Candidate
 from dslc.semantics.library import Rules
 
@@ -27,7 +28,7 @@ LEAST = 0.02  #: share of what it was made of that a graph takes at least, by pr
 _BUILT = (WhyUnused.DIFFERS, WhyUnused.SLOWER, WhyUnused.NOT_RUN)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fusions:
     """A search for kernels.
 

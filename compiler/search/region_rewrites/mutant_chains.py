@@ -21,6 +21,7 @@ from dslc.ir.holes import abstracted, instantiated, leaves_of, program
 from dslc.ir.scalar import num, read, traversal
 from dslc.mutate.problem import expanded
 from dslc.prove.exact import Equal, compare
+from dslc.records import record
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.hot_operators import site_of
@@ -39,7 +40,7 @@ BETWEEN = 4  #: nodes between two layouts that cancel
 PROVING = 1.0  #: seconds of proving that two layouts cancel
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Partial:
     """A program of the heap: what stands for the results of its operators by now, the facts that it rests on, estimated seconds."""
 

@@ -18,7 +18,7 @@ from dslc.deadline import TimeUp
 from dslc.derivation.programs import PricedProgram, calls_of, estimated
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
+from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, nodes_of, replace
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
 from dslc.mutate.batch_tiling import overlapping, sheets
@@ -112,7 +112,7 @@ class Mutants(HotOperators):
 
     def _reduces(self, program: Graph) -> bool:
         value = expanded(self.builder.rules, program)
-        below = [] if value is None else topological([value.node])
+        below = [] if value is None else nodes_of([value])
         return any(
             isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body)
         )
@@ -254,13 +254,13 @@ class Mutants(HotOperators):
             for one in ways:
                 value = one.value(rules)
                 if one.pieces:
-                    seconds = builder.calls(topological([value.node])) + builder.generated([value])
+                    seconds = builder.calls(nodes_of([value])) + builder.generated([value])
                 else:
                     # a guard computes its branch where it holds; only looking things up takes no longer there
                     instead = whole(rules, old) if one.own is None else one.own
                     slower = GUARDED if one.boxes and one.own is None else 1.0
                     guard = slower * one.share * builder.generated([instead])
-                    seconds = plain + builder.calls(topological([instead.node])) + guard
+                    seconds = plain + builder.calls(nodes_of([instead])) + guard
                 kept[value] = PricedProgram(value, (), each.targets, seconds)
                 self._corrected[value] = one
             corrected += bool(ways)
@@ -312,4 +312,4 @@ class Mutants(HotOperators):
 
 
 def _seconds(price: Callable[[Node], float], value: Value) -> float:
-    return sum(price(node) for node in topological([value.node]))
+    return sum(price(node) for node in nodes_of([value]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations, product
 
 from dslc.derivation.layouts import merged
@@ -12,6 +12,7 @@ from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of, program
+from dslc.records import record
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.derivations import Derivations, rule_of
@@ -22,7 +23,7 @@ EACH = 24  #: programs of each of two nodes that are combined
 PAIRS = 4  #: pairs of nodes that are looked at
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PairedDerivation:
     """Pairs of hot nodes that read one tensor, and programs of both by one call."""
 

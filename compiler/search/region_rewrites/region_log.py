@@ -11,13 +11,14 @@ from dslc.fuse.autotune import TunedKernel
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Kernel, Node, Value
 from dslc.ir.holes import abstracted, leaves_of
+from dslc.records import record
 from dslc.search.region_rewrites.fusions import fact_of_kernel
 
 TOLD = 3  #: programs that are not taken of which a report tells
 LEANING = 1.1  #: so many times as slow as what was there a program without its library is slower
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MeasuredRewrite:
     """A program that was measured in the place of a region: the fact, the program with its kernels, seconds before and after, alone."""
 
@@ -77,7 +78,7 @@ def _operators(program: Graph) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HotRegion:
     """A program that several places of a graph compute, and the seconds of one of them.
 
@@ -89,7 +90,7 @@ class HotRegion:
     price: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MatchSite:
     """A place with what is computed element by element behind it: `ends` are what these nodes give."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from dslc.deadline import TimeUp
@@ -15,6 +14,7 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Node, Value
 from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.match.forms import has_form
+from dslc.records import record
 from dslc.search.candidates.candidate import Candidate, imaged
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.expressions import factors, windows
@@ -52,7 +52,7 @@ class RegionSource(Protocol):
         """Seconds that an operator takes in the fastest form that it may have."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegionRewriter:
     """Proposes candidates with programs of a source in the place of regions.
 

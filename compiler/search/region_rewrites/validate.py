@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -24,7 +23,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.interpret.instantiate import Rejected
 from dslc.ir.constants import FillRef, fill
 from dslc.ir.facts import Chain, Fact
-from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, topological, with_args
+from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, nodes_of, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, walk
 from dslc.ir.sizes import with_sizes
@@ -33,6 +32,7 @@ from dslc.prove.counterexample import text_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.field.prover import compare_values
 from dslc.prove.sizes import at_sizes
+from dslc.records import record
 from dslc.search.candidates.candidate import Candidate, rewritings
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -60,7 +60,7 @@ OPERATIONS = 3e8  #: operations of a comparison modulo p at most
 SIZE = 5  #: what symbolic dimensions are where sides are computed
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rewrite:
     """`old` of a graph is replaced by `new`, by `rule`."""
 
@@ -74,7 +74,7 @@ class Rewrite:
 Claim = Fact | Rewrite | str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Validated:
     """Proofs of the rewrites of each rule; `failed` names a rule that changes what a program computes, and why.
 
@@ -136,7 +136,7 @@ def validate(
     return Validated(how, count, unproved=tuple(name for name, by in how.items() if by != "exact" and needed(name)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Failed:
     problem: str
 
@@ -224,7 +224,7 @@ class _Prover:
             values = expand(self._rules, (*sides.old, *sides.new))
         except (Mismatch, EvalError):
             return None
-        inputs = [Value(node) for node in topological(value.node for value in values) if isinstance(node, Input)]
+        inputs = [Value(node) for node in nodes_of(values) if isinstance(node, Input)]
         bound = at_sizes((*values, *inputs), _symbols(values))
         old, new, holes = bound[:count], bound[count : 2 * count], bound[2 * count :]
         operations = known_flops((*old, *new))
@@ -262,7 +262,7 @@ def _shortest(number: Number) -> Number:
 
 
 def _symbols(values: Iterable[Value]) -> dict[str, int]:
-    nodes = topological(value.node for value in values)
+    nodes = nodes_of(values)
     sizes = [dim for node in nodes if node.types[0] is not None for dim in node.types[0].shape]
     return {each.name: SIZE for dim in sizes if isinstance(dim, Scalar) for each in walk(dim) if isinstance(each, Sym)}
 
@@ -270,7 +270,7 @@ def _symbols(values: Iterable[Value]) -> dict[str, int]:
 # ---- what a rewrite is about --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClaimSides:
     """A fact without its name; `free` where each of its holes can be any tensor, whatever the others are.
 
@@ -396,7 +396,7 @@ def _unknown(values: set[Value], most: int = SMALL) -> set[Value]:
 
 
 def _small(value: Value, most: int = SMALL) -> bool:
-    type = value.node.types[value.index]
+    type = value.type_or_none
     return isinstance(value.node, Constant) and type is not None and type.is_static and type.elements <= most
 
 

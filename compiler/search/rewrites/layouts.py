@@ -8,11 +8,11 @@ that stays costs what it was measured to cost, so a change of layout pays exactl
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, combinations
 
 from dslc.ir.graph import Call, Graph, Node, Value
 from dslc.match import CompiledRule, GraphIndex, find_matches
+from dslc.records import record
 from dslc.search.candidates.candidate import disjoint, replaced, rewritten
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t
@@ -22,7 +22,7 @@ ROUNDS = 64  #: rounds of settling: each moves every transpose one operator on
 MATCHES = 500  #: matches of one rule that are tried
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layouts:
     """The rules that choose a layout, and those that settle transposes."""
 
@@ -35,7 +35,7 @@ class Layouts:
         return any(isinstance(node, Call) and node.op in operators for node in nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variant:
     """A graph in other layouts; `rules` are those that chose them, one entry for each place."""
 

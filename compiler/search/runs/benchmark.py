@@ -16,6 +16,7 @@ from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile, PrestartedWorkers
 from dslc.cost.timing import Goal, InterleavedBenchmark, MemoryShort
 from dslc.deadline import TimeUp
+from dslc.records import record
 from dslc.search.runs.contenders import Contender
 
 #: a moment of a run: a rewritten model was measured to be faster
@@ -24,7 +25,7 @@ UNCLEAR = 0.99  #: ratio to which a model that gains at one size may fall at ano
 HIGH = 1e9  #: seconds, and ratio, that stand for infinity in a file
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verdict:
     """A contender's times in seconds against the original's, at one choice of sizes, in so many pairs of blocks: in these `rounds`."""
 
@@ -51,7 +52,7 @@ class Verdict:
 Verdicts: TypeAlias = tuple[Verdict, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """Verdicts by choice of sizes, then by contender.
 

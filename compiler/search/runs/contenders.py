@@ -20,6 +20,7 @@ from dslc.onnx.context import Context
 from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import inlined
+from dslc.records import record
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.candidates.export import NameHistory, graph_as_kernels, no_compiler, ready, texts_of
 from dslc.search.options.settings import Settings
@@ -56,7 +57,7 @@ class Contender:
     error: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Culprit:
     """A rule whose application changed the outputs, what changed, and the last candidate before it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import own_evidence
 from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RELIABLE, RuleVerdict, Status
+from dslc.records import record
 from dslc.semantics.checks.substitutions import errors_of
 from dslc.semantics.definitions import RulesetDef, SubstitutionDef
 from dslc.semantics.library import Rules
@@ -64,7 +65,7 @@ def chosen_partial(
     return tuple(one for one in found if one.rule.name not in reverse_only)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AppliedRule:
     """A rule that is applied without measuring: wherever it matches (`always`), or only where the graph gets smaller by it."""
 

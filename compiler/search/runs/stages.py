@@ -17,6 +17,7 @@ from dslc.cost.targets import Target
 from dslc.match import CompiledRule
 from dslc.onnx.context import Imported
 from dslc.prove.verdict import RuleVerdict
+from dslc.records import record
 from dslc.report import Counts, Report
 from dslc.search.options.settings import Settings
 from dslc.search.runs.benchmark import FinalBenchmark, Verdicts
@@ -79,7 +80,7 @@ class Proven:
     applied: tuple[AppliedRule, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Original:
     """One choice of sizes: inputs, the outputs for them, and the seconds of a run and of loading it in a new process."""
 
@@ -151,7 +152,7 @@ class Finished:
     alone: Verdicts = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Optimized:
     """The written model, and what was found. `model` refers to the same external data as the original."""
 

@@ -22,6 +22,7 @@ from dslc.deadline import TimeUp
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Value
 from dslc.prove.garbage import gc_paused
+from dslc.records import record
 from dslc.search.candidates.candidate import NOISE, Candidate, Front, Limits, imaged, rewritings, rewritten
 from dslc.search.strategies.regions import MOST as REGIONS_MOST
 from dslc.search.strategies.regions import WHOLE as REGIONS_WHOLE
@@ -287,7 +288,7 @@ class _Divided:
                 self._on_built(made)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegionCandidate:
     """A candidate of a region, and where the region stands in the graph."""
 
@@ -324,7 +325,7 @@ def stitched(start: Candidate, found: Sequence[RegionCandidate], end: Graph, cos
     return at
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Turn:
     """A step that some regions take together."""
 
@@ -336,7 +337,7 @@ class _Turn:
     facts: tuple[Fact, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Link:
     """The graph after one turn of a chain."""
 

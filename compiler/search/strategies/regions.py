@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dslc.cost.evaluation import Evaluation
@@ -26,10 +25,11 @@ from dslc.ir.graph import (
     Value,
     constant_value,
     input_value,
+    nodes_of,
     replace,
-    topological,
     with_args,
 )
+from dslc.records import record
 
 WHOLE = 300  #: nodes of a graph that is one region
 FEWEST = 32  #: nodes of a region at least, where its graph has places to cut it at
@@ -43,7 +43,7 @@ NEAR = 48  #: nodes of a region around what lies far apart
 KEPT = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Region:
     """A graph over `holes`: its inputs, and its weights."""
 
@@ -51,7 +51,7 @@ class Region:
     holes: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegionPlace:
     """A place of a region in a graph: the values of its holes and of its outputs there."""
 
@@ -64,7 +64,7 @@ class RegionPlace:
         return replace(tuple(values), dict(zip(self.region.holes, args, strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Weight:
     """The elements of a weight that any may stand for."""
 
@@ -91,7 +91,7 @@ class RegionMap:
         self.graph = graph
         self._small = small
         found = costs.evaluate(graph) if evaluation is None else evaluation
-        self.position = {node: k for k, node in enumerate(topological(value.node for value in graph.outputs))}
+        self.position = {node: k for k, node in enumerate(nodes_of(graph.outputs))}
         self.groups: list[Group] = sorted(found.groups, key=lambda group: self.position[group.nodes[-1]])
         self._keys = [costs.keys.of(group) for group in self.groups]
         self._at = {node: k for k, group in enumerate(self.groups) for node in group.nodes}
@@ -328,7 +328,7 @@ def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequenc
     args: list[Value] = []
 
     def hole(value: Value) -> Value:
-        type = value.node.types[value.index]
+        type = value.type_or_none
         number = len(args)
         args.append(value)
         if value.constant and type is not None:
@@ -342,7 +342,7 @@ def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequenc
         if not value.constant:
             new[value] = hole(value)
             return
-        for node in topological([value.node]):
+        for node in nodes_of([value]):
             if node.values[0] in new:
                 continue
             if not node.args:
@@ -363,7 +363,7 @@ def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequenc
 
 def _said(value: Value) -> bool:
     """Return whether the contents of a constant matter: one number everywhere, or small integers."""
-    type = value.node.types[value.index]
+    type = value.type_or_none
     if type is None or number_of(value) is not None:
         return True
     return not type.dtype.is_float and type.is_static and type.elements <= KEPT

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
+from dslc.records import record
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
 from dslc.semantics.walk import conditions_in, names_in, pack_name
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InputTerm:
     """An input of the rule."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Other:
     """An argument that is no tensor and no call: a number, a scope."""
 
     expr: t.Expr
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AppliedTerm:
     """One output of an application. `attrs` are sorted by name and complete, unless `rest` stands for those that are missing."""
 
@@ -47,7 +48,7 @@ _FIXED = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 Term: TypeAlias = "InputTerm | Other | AppliedTerm"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Direction:
     """A rule used in one direction. `free` are the names that matching binds: sizes, attributes, packs."""
 
