@@ -102,7 +102,7 @@ def _conditions(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> list[tuple[S
     out: list[tuple[Scalar, tuple[ReadLoop, ...]]] = []
     for access in accesses(scope):
         parts = [part for guard in access.guards for part in _atomic(guard)]
-        if isinstance(access.node, Read) and access.node.other is not None:
+        if isinstance(access.node, Read) and access.node.other:
             parts += _inside(access, shapes[access.node.operand])
         out += [(part, access.loops) for part in parts]
     return out

@@ -82,7 +82,7 @@ def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[
     if isinstance(node, Num) or node.integral:
         return 0
     if isinstance(node, Read):
-        return 0 if node.other is None else _flops(node.other, memo, extents)
+        return _flops(node.other, memo, extents) if node.other else 0
     if isinstance(node, Reduce):
         if node.kind == "sum" and isinstance(node.body, Num):
             return 0  # counts positions
@@ -93,7 +93,7 @@ def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[
             inner[iterator] = (0, max(high - 1, 0))
             count *= (max(low, 0) + max(high, 0)) / 2
         each = _flops(node.body, dict(memo), inner) + 1
-        if node.where is not None:
+        if node.where:
             each += _flops(node.where, dict(memo), inner)
         return count * each
     if isinstance(node, Apply):

@@ -51,7 +51,7 @@ def scalar_degree(root: Scalar, operands: Mapping[int, Degree], integers: bool =
                 return Degree.ZERO if not isinstance(node.value, bool) and node.value == 0 else Degree.CONSTANT
             case Read():
                 read = operands[node.operand] if fixed(*node.index) else Degree.OTHER
-                return read if node.other is None or read is Degree.OTHER else _sum([read, go(node.other)])
+                return read if not node.other or read is Degree.OTHER else _sum([read, go(node.other)])
             case Reduce():
                 body = go(node.body) if fixed(*node.extents) and (not node.where or fixed(node.where)) else Degree.OTHER
                 return body if node.kind == "sum" or body <= Degree.CONSTANT else Degree.OTHER

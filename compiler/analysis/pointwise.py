@@ -20,7 +20,7 @@ def at_own_place(scope: Scope, read: Read, shape: tuple[Dim, ...]) -> bool:
     """Return whether a read takes the element at the position of the result: 0 on axes of size 1, axes aligned on the right."""
     iters = scope.iters
     skip = len(iters) - len(shape)
-    if read.other is not None or skip < 0:
+    if read.other or skip < 0:
         return False
     return all(
         (index is own and size == extent) or (size == 1 and isinstance(index, Num) and index.value == 0)

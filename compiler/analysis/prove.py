@@ -62,7 +62,7 @@ def _by_cases(goal: Poly, facts: Case, iterators: tuple[Scalar, ...], left: int)
     if left:
         for poly in (goal, *facts.zero, *facts.nonneg):
             node = _splittable(poly)
-            if node is not None:
+            if node:
                 return all(
                     _by_cases(_rewrite(goal, node, value), _rewritten(facts & case, node, value), iterators, left - 1)
                     for alternatives, value in split_atom(node) or ()

@@ -84,7 +84,7 @@ class _Walker:
             for iterator, extent in node.ranges:
                 self.go(extent, loops, guards)
                 loops = (*loops, ReadLoop(iterator, extent, node.kind))
-            if node.where is not None:
+            if node.where:
                 self.go(node.where, loops, guards)
                 guards = (*guards, node.where)
             self.go(node.body, loops, guards)

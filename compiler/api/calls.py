@@ -65,7 +65,7 @@ def called_as(
     names = imported.context.names
     for value, origin in imported.context.origins.items():
         if node in {origin.proto.name, names.get(value)} and value in origin.outputs:
-            return region_of(value, [each for each in origin.inputs if each is not None], names)
+            return region_of(value, [each for each in origin.inputs if each], names)
     for proto in imported.context.model.graph.node:
         if node and node in {proto.name, *proto.output}:
             why = f"no library has its {proto.op_type} as an operator, or it is folded away"
@@ -102,12 +102,12 @@ def build(
     source = model_of(model)
     proto = read_model(source)[0]
     target = None if output is None else path_of(output, "the output of build")
-    if isinstance(source, Path) and target is not None and target.exists() and os.path.samefile(target, source):
+    if isinstance(source, Path) and target and target.exists() and os.path.samefile(target, source):
         raise error("E0908", f"{target} is the model itself", path=str(target))
     if not said(proto).functions:
         return NONE
     found = built(proto, target, None, isa, None if cache is None else path_of(cache, "a cache"))
-    if found.library is None:
+    if not found.library:
         raise none_built(found, str(source) if isinstance(source, Path) else proto.graph.name or "the model", None)
     return found
 
@@ -119,9 +119,9 @@ def built(proto: ModelProto, output: Path | None, emit: Path | None, isa: str | 
         DslcError: E0817 where they are for this machine and it has not that level, E0903 for what cannot be written.
     """
     processor = level(isa or "")
-    if output is None and emit is None:
+    if not output and not emit:
         runnable(processor)
-    if emit is not None and (texts := texts_of(proto, processor=processor)[0]):
+    if emit and (texts := texts_of(proto, processor=processor)[0]):
         try:
             used = compiler(processor)
         except NotBuilt:
@@ -130,7 +130,7 @@ def built(proto: ModelProto, output: Path | None, emit: Path | None, isa: str | 
         write_file(emit / "kernels.cpp", source_of(texts), parents=True)
         write_file(emit / "build.sh", f"#!/bin/sh\n{call}\n")
     found = prepared(proto, cache, processor=processor)
-    if output is not None and found.library is not None:
+    if output and found.library:
         write_file(output, found.library.read_bytes(), parents=True)
     return found
 

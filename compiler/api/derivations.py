@@ -240,7 +240,7 @@ def derive(
     left = max(until.left(), (1 - SEARCHING) * seconds)
     verdicts = judged(known, chosen, called.graph, left, None if every else MOST)
     shown, graphs = _described(known, called, verdicts, lowered, measure)
-    if place is not None:
+    if place:
         if len(graphs) < number:
             hint = "`--budget` gives more time, `--max-depth` and `--target` say what is looked for"
             raise error("E0909", f"there is no program {number} to write: {len(graphs)} were proved", hint=hint)
@@ -420,14 +420,14 @@ def misses(
         with gc_paused():
             derived = search.run(*expand(rules, (called.value,)))
         made = min(derived.programs, key=lambda each: len(each.steps), default=None)
-        if made is not None:
+        if made:
             how = f"after {' > '.join(map(str, made.steps))}" if made.steps else "as it stands"
             yield f"{short}: it is one {how}; `dslc derive --target {short}` prints the program"
             continue
         why, scope = _nearest(rules, search, name)
         cut = "" if derived.complete else ", and more is to be looked at: a larger --max-depth or --budget"
         yield f"{short}: {why}"
-        if scope is not None:
+        if scope:
             yield f"  it computes: {max(patterns, key=lambda each: len(each.windows)).scope}"
             yield f"  of {derived.states} expressions this came nearest{cut}: {scope}"
 
@@ -440,6 +440,6 @@ def _nearest(rules: Rules, search: DerivationSearch, name: str) -> tuple[Miss, S
     sums = [node for node in scopes if any(isinstance(part, Reduce) for part in walk(node.scope.body))]
     for node in dict.fromkeys(sums or scopes):
         why = missed(rules, node.values[0], name) or Miss(MissReason.INTENSITY)
-        if found is None or nearer(found, why) is not found:
+        if not found or nearer(found, why) is not found:
             found, scope = why, node.scope
     return found or Miss(MissReason.NO_PRODUCT), scope

@@ -200,7 +200,7 @@ def diff(
         found = difference(known, old, new, seed=drawn, pieces=most, seconds=seconds, evident=True)
     except NotCompared as problem:
         raise _refused(problem, second) from None
-    if instance is None:
+    if not instance:
         return Compared(names, found)
     correction = ""
     if instance.corrected:
@@ -258,13 +258,13 @@ def _for_all_sizes(
     """The sets where sizes stay unknown, as far as the exact prover decides. Raises NotCompared where it does not."""
     began = time.perf_counter()
     region = parametric(rules, old, new, seconds)
-    if region is None and not equal_everywhere(rules, old, new, seconds):
+    if not region and not equal_everywhere(rules, old, new, seconds):
         raise NotCompared(WhyUncompared.SIZES)
     taken = time.perf_counter() - began
     whole = region is None or all(region.defined)
     out = []
     for k, (name, value) in enumerate(zip(names, old, strict=True)):
-        each = None if region is None else region.sets[k]
+        each = region.sets[k] if region else None
         shape = f"[{', '.join(map(str, value.type.shape))}]"
         shown, empty = "{ }" if each is None else str(each), each is None or bool(each.is_empty())
         out.append(SetOfSizes(name, shape, shown, empty, region is not None and region.exact, whole, taken))
@@ -333,7 +333,7 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
     for instance in instances(rules, rule, seed, given, attempts=ATTEMPTS):
         if isinstance(instance, Rejected):
             reasons.append(str(instance))
-            if first is not None and len(reasons) > 400:
+            if first and len(reasons) > 400:
                 break
             continue
         first = first or instance
@@ -346,7 +346,7 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
             pass
         if looked == LOOKED or time.monotonic() > until or not rule.syntax.partial:
             break
-    if first is None:
+    if not first:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         at = " at what is given" if given else ""
         raise error(

@@ -194,14 +194,14 @@ def _row(
 
     (old,) = called.graph.outputs
     found = differing(rules, old, value)
-    ways = corrections(rules, old, value, limit, own) if found is not None and found.proved else []
+    ways = corrections(rules, old, value, limit, own) if found and found.proved else []
     best = min(ways, key=lambda one: _corrected(rules, one, price), default=None)
-    if best is not None:
+    if best:
         words = (
             "none needed" if not best.boxes else "its author's own" if best.own is not None else "a guard" if not best.pieces
             else "one operator" if best.is_fused else "pieces"
         )  # fmt: skip
-    elif found is None:
+    elif not found:
         words = "where it differs is not known"
     elif not found.proved:
         words = "it is not proved that nothing else differs"
@@ -213,9 +213,9 @@ def _row(
     return FoundMutant(
         tuple(node.op for node in calls),
         plain_calls(calls),
-        None if found is None else found.share, () if found is None else tuple(map(str, found.boxes)),
+        found.share if found else None, tuple(map(str, found.boxes)) if found else (),
         found is not None and found.proved, words, 1e3 * price(value),
-        None if best is None else 1e3 * _corrected(rules, best, price), program_text(Graph(called.graph.inputs, (value,))),
+        1e3 * _corrected(rules, best, price) if best else None, program_text(Graph(called.graph.inputs, (value,))),
     )  # fmt: skip
 
 
@@ -225,4 +225,4 @@ def _corrected(rules: Rules, one: Corrected, price: Callable[[Value], float]) ->
         return price(one.mutant)
     if one.pieces:
         return price(one.value(rules))
-    return price(one.mutant) + one.share * price(one.own if one.own is not None else one.old)
+    return price(one.mutant) + one.share * price(one.own or one.old)

@@ -304,7 +304,7 @@ def _direction(
         hindrances = (partial_obstacles if partial else obstacles)(rules, direction, graph, opset)
         return WhyNot(found, None, tuple(hindrances), steps)
     earlier = before(direction, graph, others, steps)
-    if earlier is None:
+    if not earlier:
         return WhyNot(found, None, (), steps)
     return WhyNot(found, tuple(earlier.rules), tuple(obstacles(rules, direction, earlier.graph, opset)), steps)
 
@@ -359,18 +359,18 @@ def _corrected(rules: Rules, every: Sequence[PartialRule], program: Graph, opset
     out: list[str] = []
     for one in applied(rules, every, program):
         found = differing(rules, old, one.value)
-        if found is None or not found.proved:
+        if not found or not found.proved:
             out.append("Not used: where its sides differ is not proved.")
         elif found.share > one.limit:
             out.append(
                 f"Not used: its sides differ in {percent(found.share)}, and {percent(one.limit)} may be computed again."
             )
         elif not (ways := corrections(rules, old, one.value, one.limit, one.own)):
-            at = None if one.own is None else wrong_at(rules, old, one.own, found.boxes)
+            at = wrong_at(rules, old, one.own, found.boxes) if one.own else None
             out.append(f"Not used: its correction is wrong at {list(at or ())}.")
         else:
-            corrected = " by its correction" if ways[0].own is not None else ", as its correction is not proved"
-            how = "" if one.own is None else corrected
+            corrected = " by its correction" if ways[0].own else ", as its correction is not proved"
+            how = corrected if one.own else ""
             out.append(f"{percent(ways[0].share)} of the result is computed again{how}.")
             out += _times(rules, {old: _with_kernels(program, ways[-1].value(rules))}, program.inputs, opset, where)
     return out

@@ -139,7 +139,7 @@ def status_of(rules: Rules, definition: RuleDef) -> tuple[str, bool, str]:
     if isinstance(definition, DerivationDef | LoweringDef):
         return "", False, ""
     found, counts = recorded(rules, definition)
-    if found is not None:
+    if found:
         return found.status, counts, found.reason
     reason = trusted_reason(definition)
     return ("trusted", False, reason) if reason is not None else ("", False, "")
@@ -157,8 +157,8 @@ def all_libraries() -> tuple[LibraryRow, ...]:
         own = {module for module in rules.modules if module.library == name}
         found = sum(op.module in own for op in rules.operators.values())
         counted = sum(one.module in own for _, one in definitions(rules))
-        root = next((one.file.header.library for one in own if one.file.header.library is not None), None)
-        out.append(LibraryRow(name, root.version if root is not None else "", found, counted, str(folder)))
+        root = next((one.file.header.library for one in own if one.file.header.library), None)
+        out.append(LibraryRow(name, root.version if root else "", found, counted, str(folder)))
     return tuple(out)
 
 

@@ -83,13 +83,13 @@ def meant(
 
     mistakes = tuple(found)
     for law in rules.laws.values():
-        if law.module in modules and mistake_in(rules, law, mistakes) is None:
+        if law.module in modules and not mistake_in(rules, law, mistakes):
             found += remember("law", law, partial(wrong_laws, rules, law))
     mistakes = tuple(found)
     for sub in rules.substitutions.values():
-        if sub.module in modules and mistake_in(rules, sub, mistakes) is None:
+        if sub.module in modules and not mistake_in(rules, sub, mistakes):
             found += remember("special", sub, partial(unlabelled, rules, sub))
-        if sub.syntax.partial and sub.module in modules and mistake_in(rules, sub, mistakes) is None:
+        if sub.syntax.partial and sub.module in modules and not mistake_in(rules, sub, mistakes):
             from dslc.prove.partial.rules import one_sided
 
             found += remember("partial", sub, partial(one_sided, rules, sub))
@@ -117,14 +117,14 @@ def sorted_once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _place(finding: Diagnostic) -> tuple[str, int]:
-    return (finding.span.source.path, finding.span.start) if finding.span is not None else (finding.path, 0)
+    return (finding.span.source.path, finding.span.start) if finding.span else (finding.path, 0)
 
 
 def _unmatched(
     rules: Rules, modules: Sequence[Module], found: Sequence[Diagnostic], remember: Remember
 ) -> list[Diagnostic]:
     """E0323 for every rule whose left side binds too little to be looked for in a graph, unless another mistake in it is known."""
-    wrong = [finding.span for finding in found if finding.severity == "error" and finding.span is not None]
+    wrong = [finding.span for finding in found if finding.severity == "error" and finding.span]
     findings: list[Diagnostic] = []
     for rule in rules.substitutions.values():
         # a mistake in the text of a rule mostly keeps it from being matched as well, and is what is to be mended
@@ -183,7 +183,7 @@ class Edited(Files):
 
     def tree(self, path: Path) -> t.File:
         pieces = self.texts.get(path)
-        if pieces is None:
+        if not pieces:
             return super().tree(path)
         if pieces.findings:
             raise DslcError(pieces.findings)
@@ -270,4 +270,4 @@ class _Readable(Files):
 
     def tree(self, path: Path) -> t.File:
         pieces = self.edited.texts.get(path)
-        return super().tree(path) if pieces is None else pieces.file
+        return pieces.file if pieces else super().tree(path)

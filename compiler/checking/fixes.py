@@ -38,7 +38,7 @@ def mend(files: Edited, path: Path) -> Mended:
         if not wanted:
             break
         for tried in (apart(wanted), *([one] for one in wanted)):
-            fixed = applied(text, [one.fix for one in tried if one.fix is not None])
+            fixed = applied(text, [one.fix for one in tried if one.fix])
             files.edit(path, fixed)
             found = files.findings(path)
             if fixed not in seen and _better(left, found, tried):
@@ -87,7 +87,7 @@ def apart(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
     out: list[Diagnostic] = []
     end = -1
     for one in sorted(findings, key=lambda each: each.fix.span.start if each.fix is not None else 0):
-        if one.fix is not None and one.fix.span.start > end:
+        if one.fix and one.fix.span.start > end:
             out.append(one)
             end = one.fix.span.end
     return out
@@ -111,7 +111,7 @@ def files_of(names: Sequence[str]) -> list[Path]:
         path = Path(name)
         if not path.exists() and path.suffix != ".rules" and "/" not in name:
             folder, rest = find_library(name)
-            if folder is None:
+            if not folder:
                 message = f"no file, folder or installed library is named `{name}`"
                 raise error("E0203", message, path=name, exit_code=2)
             out += [folder / (rest.replace(".", "/") + ".rules")] if rest else sorted(folder.glob("*.rules"))

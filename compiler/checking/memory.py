@@ -50,7 +50,7 @@ class CheckMemory:
     def text(self, syntax: t.Node) -> _Text:
         """The part of a definition that checks read."""
         found = self._texts.get(id(syntax))
-        if found is None:
+        if not found:
             text = show(bare(syntax))
             terms = isinstance(syntax, t.Substitution | t.Property) and "term" in text
             digest = hashlib.sha256(f"{type(syntax).__name__}\0{text}".encode()).hexdigest()

@@ -49,7 +49,7 @@ def project_of(folder: Path) -> Project:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             continue
-        if "dslc" in text and (found := _read(path, text)) is not None:
+        if "dslc" in text and (found := _read(path, text)):
             return found
     return Project()
 
@@ -61,16 +61,16 @@ def _read(path: Path, text: str) -> Project | None:
     except tomllib.TOMLDecodeError as problem:
         message = str(problem)
         at = _AT.search(message)
-        if _TABLE.search(text) is None:
+        if not _TABLE.search(text):
             return None
-        if at is None:
+        if not at:
             raise _wrong(f"{NAME} is not TOML: {message}", Span(source, 0, 0)) from None
         start = min(source.line_starts[min(int(at[1]), len(source.line_starts)) - 1] + int(at[2]) - 1, len(text))
         raise _wrong(f"{NAME} is not TOML: {message[: at.start()].strip()}", Span(source, start, start + 1)) from None
     table = tool.get("dslc") if isinstance(tool, dict) else None
     if not isinstance(table, dict):
         return None
-    problems = [found for key, value in table.items() if (found := _problem(source, key, value)) is not None]
+    problems = [found for key, value in table.items() if (found := _problem(source, key, value))]
     if problems:
         raise DslcError(problems)
     # a library's name is as it is, a file or folder is found from anywhere
@@ -102,14 +102,14 @@ def _problem(source: SourceText, key: str, value: Any) -> Diagnostic | None:
 def place(source: SourceText, key: str, value: str | None = None) -> Span:
     """The place of a key of the table, or of a value of it; the table's own line where it is written in another way."""
     table = _TABLE.search(source.text)
-    if table is None:
+    if not table:
         return Span(source, 0, 0)
     following = _NEXT.search(source.text, table.end())
-    end = following.start() if following is not None else len(source.text)
+    end = following.start() if following else len(source.text)
     found = re.compile(rf"^[ \t]*(?P<key>[\"']?{re.escape(key)}[\"']?)[ \t]*[=.]", re.M).search(
         source.text, table.end(), end
     )
-    if found is None:
+    if not found:
         return Span(source, table.start(), table.end())
     at = source.text.find(value, found.end(), end) if value is not None else -1
     return Span(source, at, at + len(value)) if value is not None and at >= 0 else Span(source, *found.span("key"))

@@ -35,14 +35,14 @@ def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list
     if test.name in rules.derivations:
         return _applies(rules, rules.derivations[test.name], statement, graph)
     sub = rules.substitutions.get(test.name)
-    if sub is None:
+    if not sub:
         message = f"no substitution or derivation of this library is named `{test.syntax.name}`"
         hint = "a test with `fires` bears the name of its substitution"
         return [Diagnostic("E0214", message, statement.span, hint=hint)]
     index = GraphIndex(graph)
     directions = compile_directions(rules, sub)
     for rule in directions if not statement.silent else directions[:1]:
-        results = [g for m in find_matches(rule, index, constants=True) if (g := apply_match(m, graph)) is not None]
+        results = [g for m in find_matches(rule, index, constants=True) if (g := apply_match(m, graph))]
         if results and statement.silent:
             return [Diagnostic("E0506", f"`{sub.name}` applies here, and should not", statement.span)]
         if results:
@@ -96,7 +96,7 @@ def derives(rules: Rules, test: TestDef, statement: t.Derives, before: Graph, af
     The program is the last value of each side.
     """
     rule = rules.derivations.get(test.name)
-    if rule is None:
+    if not rule:
         message = f"no derivation of this library is named `{test.syntax.name}`"
         return [
             Diagnostic("E0214", message, statement.span, hint="a test with `derives` bears the name of its derivation")
@@ -118,7 +118,7 @@ def _applies(rules: Rules, rule: DerivationDef, statement: t.Fires, graph: Graph
     if wrong:
         return wrong
     found = next(_derived(rules, rule, graph), None)
-    if found is None:
+    if not found:
         missing = Diagnostic("E0505", f"`{rule.name}` does not apply here", statement.span)
         return [] if statement.silent else [missing]
     if statement.silent:
@@ -143,10 +143,10 @@ def _beside(node: ScopeNode) -> Iterator[str]:
     at: dict[Scalar, tuple[int, int]] = {**sum_ranges(scope.body)}
     at |= {it: (0, size - 1) for it, size in scope.ranges if isinstance(size, int)}
     for part in walk(scope.body):
-        if part.where is not None if isinstance(part, Reduce) else isinstance(part, Apply) and part.name == "select":
+        if part.where if isinstance(part, Reduce) else isinstance(part, Apply) and part.name == "select":
             return
     for each in walk(scope.body):
-        if isinstance(each, Read) and each.other is None:
+        if isinstance(each, Read) and not each.other:
             for index, size in zip(each.index, node.args[each.operand].type.shape, strict=True):
                 if any(isinstance(part, Apply) and part.name not in {"+", "*"} for part in walk(index)):
                     # of these an interval may be too wide

@@ -186,7 +186,7 @@ def _test(rules: Rules, test: TestDef) -> CaseOutcome:
 def _problem(problem: Exception, span: Span, code: str) -> list[Diagnostic]:
     """The reason why an expression has no value, as a finding at its place."""
     if isinstance(problem, DslcError) and problem.diagnostics:
-        return [d if d.span is not None else replace(d, span=span) for d in problem.diagnostics]
+        return [d if d.span else replace(d, span=span) for d in problem.diagnostics]
     if isinstance(problem, Mismatch):
         return [Diagnostic("E0306", problem.reason, problem.span or span, hint=problem.hint)]
     if isinstance(problem, Unbound):
@@ -211,13 +211,13 @@ class _Expectation:
 
     def give(self, statement: t.Given) -> None:
         for item in statement.items:
-            if item.type is not None:
+            if item.type:
                 value = input_value(item.name, shape_of(item.type, self.env))
                 self.inputs.append(value)
                 array = draw(value.type, Floats(), self._rng)
                 self.feeds[value] = array.astype(np.float32) if value.type.dtype is DType.F32 else array
                 self.env.bind(item.name, value)
-            elif item.value is not None:
+            elif item.value:
                 self.env.bind(item.name, self.value(item.value))
 
     def value(self, expr: t.Expr) -> Any:

@@ -37,11 +37,11 @@ def suppress(findings: Iterable[Diagnostic], files: Sequence[t.File], overlappin
         if not ignored:
             continue
         path = file.source.path
-        own = [one for one in kept if one.span is not None and one.span.source.path == path]
+        own = [one for one in kept if one.span and one.span.source.path == path]
         at = {(mark.line, mark.code): mark for mark in reversed(ignored)}
         gone = {
             id(one): at[key] for one in own
-            if one.severity != "error" and one.span is not None
+            if one.severity != "error" and one.span
             and (key := (one.span.source.position(one.span.start)[0], one.code)) in at
         }  # fmt: skip
         kept = [one for one in kept if id(one) not in gone]
@@ -50,7 +50,7 @@ def suppress(findings: Iterable[Diagnostic], files: Sequence[t.File], overlappin
         used = {id(mark) for mark in gone.values()}
         idle = [mark for mark in ignored if id(mark) not in used and (overlapping or mark.code not in _ASKED_FOR)]
         kept += [_idle(file, mark) for mark in idle]
-        kept.sort(key=lambda one: (one.span.source.path, one.span.start) if one.span is not None else (one.path, 0))
+        kept.sort(key=lambda one: (one.span.source.path, one.span.start) if one.span else (one.path, 0))
     return kept
 
 
@@ -62,7 +62,7 @@ def comment_for(code: str) -> str:
 def _ignored(file: t.File) -> Iterator[_Ignored]:
     for comment in file.comments:
         found = _COMMENT.match(comment.text)
-        if found is None:
+        if not found:
             continue
         line, _ = file.source.position(comment.span.start)
         start = comment.span.start + found.start("codes")
@@ -91,7 +91,7 @@ def _without(file: t.File, mark: _Ignored) -> Fix:
     text, comment = file.source.text, mark.comment.span
     if len(_CODE.findall(comment.text)) > 1 and mark.code:
         start, end = mark.span.start, mark.span.end
-        if _CODE.search(comment.text, end - comment.start) is not None:
+        if _CODE.search(comment.text, end - comment.start):
             while text[end] in " ,":
                 end += 1
         else:

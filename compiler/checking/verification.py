@@ -99,8 +99,8 @@ def _derivations(
     found = []
     for name in names:
         rule = rules.derivations[name]
-        wrong = next((one for one in mistakes if one.span is not None and one.span.starts_in(rule.syntax.span)), None)
-        if wrong is None:
+        wrong = next((one for one in mistakes if one.span and one.span.starts_in(rule.syntax.span)), None)
+        if not wrong:
             found.append(verify_derivation(rules, rule, seed, helpers))
         else:
             found.append(RuleVerdict(name, "undecided", (), "", f"{wrong.code}: {wrong.message}"))
@@ -125,7 +125,7 @@ def mistaken(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic])
     for name in names if mistakes else ():
         definition = definition_of(rules, name)
         found = mistake_in(rules, definition, mistakes)
-        if found is not None:
+        if found:
             reason = f"{found.code}: {found.message}"
             out[name] = RuleVerdict(name, "undecided", (), rule_digest(rules, definition), reason)
     return out
@@ -135,13 +135,13 @@ def findings_of(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = T
     """Findings about a refuted rule: the counterexample, and (`guarded`) a guard under which it holds, where one is found."""
     definition = definition_of(rules, verdict.rule)
     found = diagnostic_of(definition, verdict)
-    if found is None and verdict.status == "undecided" and isinstance(definition, SubstitutionDef):
+    if not found and verdict.status == "undecided" and isinstance(definition, SubstitutionDef):
         # `dslc check` may know that it fits nothing
         if definition.module.library in BUILTIN:
             return ()
         found_by_check = check_sides(rules, definition, np.random.default_rng(seed))
         return tuple(one for one in found_by_check if one.severity == "error")
-    if found is None:
+    if not found:
         return ()
     if not guarded or found.hint or not isinstance(definition, SubstitutionDef) or definition.syntax.partial:
         return (found,)

@@ -39,13 +39,13 @@ def command(first: Path, second: Path, html: Path | None, output_format: str, **
     from dslc.api.benchmark import bench
     from dslc.store import write_file
 
-    if html is not None:
+    if html:
         apart(html, [first, second])
         writable(html)
     on = console(output_format == "json")
     with on.status("timing ..."):
         found = bench(first, second, **given)
-    if html is not None:
+    if html:
         write_file(html, found.to_html())
     if output_format == "json":
         print_record("bench", found.to_dict())

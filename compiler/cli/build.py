@@ -46,12 +46,12 @@ def command(
 
     proto = read_model(model)[0]
     for path in (output, emit):
-        if path is not None and path.exists() and path.resolve() == model.resolve():
+        if path and path.exists() and path.resolve() == model.resolve():
             raise error("E0908", f"{path} is the model itself", path=str(path))
     if target == "cuda":
         from dslc.cli import cuda
 
-        if output is not None:
+        if output:
             raise click.UsageError("-o is a library for --on cpu.")
         planned = cuda.planned_kernels(proto)
         if said(proto).functions or planned:
@@ -60,15 +60,15 @@ def command(
         click.echo(f"{model} has no generated kernels")
         return 0
     found = built(proto, output, emit, isa, cache)
-    if emit is not None:
+    if emit:
         click.echo(f"wrote {emit / 'kernels.cpp'}")
     for name in found.names:
         click.echo(f"{name}  {'built' if found.fresh else 'was built before'}")
     for one in found.missing:
         click.echo(f"{one.name}  runs as plain nodes: {one}")
-    if found.library is None:
+    if not found.library:
         raise none_built(found, str(model), isa)
     click.echo(f"library: {found.library}")
-    if output is not None:
+    if output:
         click.echo(f"wrote {output}: dslc.register(options, model, library={str(output)!r})")
     return 1 if found.missing else 0

@@ -66,7 +66,7 @@ def show(proto: ModelProto, folder: Path | None, planned: dict[str, CudaText], d
         except NotCompiled as problem:
             click.echo(f"  {arch}: {problem}")
             refused = True
-        if folder is not None:
+        if folder:
             write_file(folder / f"{text.name}.cu", text.text, parents=True)
             click.echo(f"  wrote {folder / f'{text.name}.cu'}")
     for one in missing:

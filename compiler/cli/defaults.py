@@ -64,6 +64,6 @@ def _checked(path: Path | None, key: str, value: Any, param: click.Parameter) ->
             hint = str(problem)
     elif isinstance(param.type, click.Choice) and value not in param.type.choices:
         hint = "one of " + ", ".join(map(str, param.type.choices))
-    if hint and path is not None:
+    if hint and path:
         source = SourceText(str(path), path.read_text(encoding="utf-8"))
         raise error("E0916", f"`{key}` cannot be `{value}`", place(source, key), hint=hint)

@@ -65,7 +65,7 @@ def command(call: str, alone: bool, html: Path | None, output_format: str, **giv
 
     writable(html, given["output"])
     found = derive(call, default_rules=not alone, **given)
-    if html is not None:
+    if html:
         write_file(html, found.to_html(call))
     if output_format == "json":
         print_record("derive", found.to_dict())

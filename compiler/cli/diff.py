@@ -77,9 +77,9 @@ def command(
         titles = {title(name, each) for name, each in zip(found.names, found.differences, strict=False)}
         for line in str(found).splitlines():
             click.secho(line, bold=line in titles)
-    if html is not None:
+    if html:
         write_file(html, found.to_html(programs))
-    if drawing is not None and found.differences:
+    if drawing and found.differences:
         write_file(drawing, svg(list(found.planes)))
         if output_format == "full":
             click.echo(f"drawn in {drawing}")

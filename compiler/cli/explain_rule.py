@@ -46,7 +46,7 @@ def _status(rules: Rules, definition: Any) -> list[str]:
     if isinstance(syntax, t.Substitution) and syntax.partial:
         return ["partial: right almost everywhere, and not applied before a corrector exists"]
     found, counts = recorded(rules, definition)
-    if found is None:
+    if not found:
         trusted = trusted_reason(definition)
         said = f', trusted: "{trusted}"' if trusted is not None else ""
         return [f"not proved yet{said}: `dslc verify` proves it"]

@@ -76,9 +76,9 @@ def _extracted(problem: ExtractionProblem, limit: float) -> list[tuple[str, Extr
             if not rows:
                 raise
             break
-        if found is None:
+        if not found:
             continue
         rows.append((name, found, time.monotonic() - began))
-        if best is None or found.cost <= best.cost:
+        if not best or found.cost <= best.cost:
             best = found
     return rows

@@ -78,7 +78,7 @@ def command(
     header = header_of(library.rules, library.families, settings, library.stages, seconds)
     write_file(out, library_text(library.rules, library.found, header, library.statuses, out.parent), parents=True)
     note = write_proofs(out, named(library.found), library.verdicts)
-    if report is not None:
+    if report:
         found = {**library.stages.as_json(), "wall_seconds": round(seconds, 3)}
         write_file(report, record_text("generate", found), parents=True)
     counts, count = library.stages.counts, len(library.found)
@@ -87,7 +87,7 @@ def command(
     if note:
         click.echo(note, err=True)
     if counts.get("left out"):
-        lists = "" if report is not None else "; --report lists them"
+        lists = "" if report else "; --report lists them"
         click.echo(f"{counts['left out']} were left out{lists}", err=True)
     return 0
 

@@ -125,7 +125,7 @@ def _library_name(wanted: str | None, out: Path) -> str:
 
     if wanted is None:
         folder, _ = find_library(out.stem)
-        return out.stem if folder is None or folder.resolve() == out.resolve().parent else f"{out.stem}_imported"
+        return out.stem if not folder or folder.resolve() == out.resolve().parent else f"{out.stem}_imported"
     if not wanted.isidentifier():
         hint = "a name of the language: letters, digits and `_`"
         raise error("E0906", f"{wanted!r} is no name of a library", hint=hint, exit_code=2)
@@ -193,7 +193,7 @@ def _summary(found: Import) -> None:
     if left_out:
         click.echo(f"{left_out} operators that only distribute tensors were left out")
     for rule in found.rules:
-        if rule.wider is not None:
+        if rule.wider:
             click.echo(f"{rule.name}: proved, but {rule.note.rpartition('; ')[2]}")
     for outcome in (each for each in MEANING if each in _LISTING):
         rules = [rule for rule in found.rules if rule.outcome == outcome]

@@ -65,7 +65,7 @@ packages = ["{module}"]
 @click.option("--folder", type=click.Path(path_type=Path), help="Where to write; the default is the name.")
 def command(name: str, folder: Path | None) -> None:
     """Start a rule library: a folder with a rule file and what pip needs to install it."""
-    if _NAME.fullmatch(name) is None:
+    if not _NAME.fullmatch(name):
         hint = "lower-case words joined by dots, such as acme.conv"
         raise error("E0906", f"`{name}` cannot be the name of a library", hint=hint, exit_code=2)
     root = folder or Path(name)

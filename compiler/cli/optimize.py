@@ -93,13 +93,13 @@ def command(
     from dslc.search.pipeline import optimize
 
     target = destination(model, output, in_place, dry_run)
-    written = [model] if target is None else [model, target]
+    written = [model, target] if target else [model]
     for other in (report_file, settings.dump_egraph):
-        if other is not None:
+        if other:
             apart(other, written)
             writable(other)
             written.append(other)
-    if report_file is not None and report_file.suffix.lower() not in PAGES | DATA:
+    if report_file and report_file.suffix.lower() not in PAGES | DATA:
         raise click.BadParameter(
             f"'{report_file}' is neither a page (.html) nor JSON (.json).", param_hint="'--report'"
         )
@@ -117,11 +117,11 @@ def command(
             return pressed.code
     report = result.report
     with finishing(signal.SIGTERM):
-        if target is not None and not (in_place and report.kept_original):
+        if target and not (in_place and report.kept_original):
             from dslc.onnx.save import save
 
             save(result.model, target, folder=model.parent, external_data=external_data or None)
-        if report_file is not None:
+        if report_file:
             from dslc.store import write_file
 
             write_file(report_file, report.to_html() if report_file.suffix.lower() in PAGES else report.to_json())
@@ -148,11 +148,11 @@ def destination(model: Path, output: Path | None, in_place: bool, dry_run: bool)
         raise click.UsageError("say either --dry-run or --in-place")
     if dry_run:
         return None
-    if in_place and output is not None:
+    if in_place and output:
         raise click.UsageError("say either --output or --in-place")
-    if output is None and not in_place:
+    if not output and not in_place:
         raise click.UsageError("say where to write: -o FILE, --in-place, or --dry-run")
-    target = model if output is None else output
+    target = output or model
     if not in_place and target.exists() and model.exists() and os.path.samefile(target, model):
         raise error("E0908", f"{target} is the input", path=str(target), hint="name another output, or say --in-place")
     writable(target)
@@ -194,7 +194,7 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
             for one in report.steps
         ]
         print_table(columns, rows, on=console)
-    if report.before is not None and report.after is not None and not report.kept_original:
+    if report.before and report.after and not report.kept_original:
         changes = (
             f"{name} {getattr(report.before, name):,} -> {getattr(report.after, name):,}"
             for name in ("operators", "parameters", "bytes")
@@ -223,9 +223,9 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
         console.print(f"note: {in_line(note)}")
     console.print(f"target: {report.target}")
     console.print(report.summary())
-    if report.without_library is not None:
+    if report.without_library:
         console.print(str(report.without_library))
     if report.interrupted:
         console.print(f"interrupted: {'the original' if report.kept_original else 'the best so far'} was kept")
-    if target is not None:
+    if target:
         console.print(f"written: {target}" + (", which is the original" if report.kept_original else ""))

@@ -85,7 +85,7 @@ def _tell(out: Verification, output_format: str, quiet: bool, seconds: float) ->
     verdicts, findings, rules = out.verdicts, list(out.findings), out.rules
     for verdict in verdicts if out.interrupted else ():
         # the guards of these, and what other mistakes they have, would take time
-        if rules is not None and verdict.status == "refuted" and verdict.rule not in {*out.looked, *rules.derivations}:
+        if rules and verdict.status == "refuted" and verdict.rule not in {*out.looked, *rules.derivations}:
             findings += findings_of(rules, verdict, 0, guarded=False)
     if output_format == "json":
         outcome = {
@@ -97,7 +97,7 @@ def _tell(out: Verification, output_format: str, quiet: bool, seconds: float) ->
         print_record("verify", outcome)
         return
     if output_format == "markdown":
-        click.echo(markdown(out.rules, verdicts, seconds) if out.rules is not None else "")
+        click.echo(markdown(out.rules, verdicts, seconds) if out.rules else "")
     else:
         if findings:
             say(render(findings, output_format, color=wants_color(sys.stderr)), err=output_format == "full")
@@ -148,7 +148,7 @@ def as_dict(verdict: RuleVerdict) -> dict[str, Any]:
             {"ms" if name == "milliseconds" else name: getattr(one, name) for name in _VERDICT}
             for one in verdict.verdicts
         ],
-        "counterexample": None if found is None else asdict(found),
+        "counterexample": asdict(found) if found else None,
     }
 
 

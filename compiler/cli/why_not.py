@@ -44,12 +44,12 @@ def command(
     if targets:
         from dslc.api.derivations import misses
 
-        if model is not None:
+        if model:
             raise click.UsageError("with --target, only a call, or a model with --node NAME.")
         for line in misses(rule, targets, rules, bind, node, max_depth, budget):
             click.echo(line)
         return
-    if model is None:
+    if not model:
         raise click.UsageError("a RULE and a MODEL, or a call with --target OPERATOR.")
     from dslc.api.rules import why_not
 

@@ -78,7 +78,7 @@ def outputs_of(
         MemoryShort: memory is too small.
     """
     check_memory([file])
-    if worker is not None:
+    if worker:
         return ran(worker, worker.load(file, plain), feeds)
     with Worker(threads, until, spares=spares) as own:
         return ran(own, own.load(file, plain), feeds)

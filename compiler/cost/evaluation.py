@@ -77,7 +77,7 @@ class Caches:
 
     def spill(self, bytes: int) -> float:
         """Extra seconds of a graph for so many bytes of weights, beyond the original's and the caches."""
-        if not self.near or self.start is None:
+        if not self.near or not self.start:
             return 0.0
         return max(0.0, spilled(self.read + bytes - self.start.evaluation.weights) - spilled(self.read))
 
@@ -90,7 +90,7 @@ class Caches:
 
         Where caches are full. Nothing where such nodes of the original read it.
         """
-        if bytes < LARGE or not self.near or self.start is None:
+        if bytes < LARGE or not self.near or not self.start:
             return 0.0
         return 0.0 if (value, kind_of(node)) in self.start.evaluation.readers else bytes * DRIVEN
 
@@ -205,9 +205,9 @@ class Evaluation:
             self.infos, self._sum = [model.known(model.keys.of(group)) for group in self.groups], seconds
             self.cost = seconds
             return
-        if start is None:
+        if not start:
             self.infos = list(model.infos(self.groups))
-            self.cost = self._sum = sum(info.body for info in self.infos if info is not None) + self.beside()
+            self.cost = self._sum = sum(info.body for info in self.infos if info) + self.beside()
             return
         keys = [model.keys.of(group) for group in self.groups]
         more = Counter(keys)
@@ -216,7 +216,7 @@ class Evaluation:
             model.infos([group])[0] if more[key] else model.known(key)
             for group, key in zip(self.groups, keys, strict=True)
         ]
-        bodies = {key: info.body for key, info in zip(keys, self.infos, strict=True) if info is not None}
+        bodies = {key: info.body for key, info in zip(keys, self.infos, strict=True) if info}
         for key, group in start.groups.items():
             if more[key] and key not in bodies:
                 bodies[key] = model.infos([group])[0].body
@@ -239,7 +239,7 @@ class Evaluation:
         self, gone: Collection[int] = (), new: Sequence[Layed] = (), now: Callable[[Value], Value] = lambda v: v
     ) -> float:
         kept = [
-            (Info(0.0) if info is None else info, port)
+            (info or Info(0.0), port)
             for k, (info, port) in enumerate(zip(self.infos, self._ports, strict=True))
             if k not in gone
         ]
@@ -253,7 +253,7 @@ class Evaluation:
     def _measured(self, k: int) -> Info:
         """Return the cost of a group of the graph, measured where it is not known."""
         found = self.infos[k]
-        if found is None:
+        if not found:
             (found,) = self._model.infos([self.groups[k]])
             self.infos[k] = found
         return found
@@ -316,7 +316,7 @@ class Evaluation:
 
     def _layouts_near(self, touched: Sequence[int]) -> float:
         """Seconds of known changes of layout nearby, which a rewrite may save beside what it replaces."""
-        near = [info for k in touched if (info := self.infos[k]) is not None]
+        near = [info for k in touched if (info := self.infos[k])]
         return sum(info.leave + sum(info.enters) for info in near)
 
     @cached_property
@@ -327,7 +327,7 @@ class Evaluation:
         """
         out: dict[str, float] = {}
         for group, info in zip(self.groups, self.infos, strict=True):
-            most = self._model.most(group) if info is None else info.alone
+            most = info.alone if info else self._model.most(group)
             for node in group.nodes:
                 if isinstance(node, Call):
                     out[node.op] = max(most, out.get(node.op, 0.0))

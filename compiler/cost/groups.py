@@ -89,7 +89,7 @@ def groups_of(
                     if more + 1 < (AFTER_ONE if isinstance(first, Call) and pointwise(first) else AFTER_OTHERS):
                         joined = arg.node
                         break
-        if joined is None:
+        if not joined:
             own = [node]
             order.append(own)
         else:

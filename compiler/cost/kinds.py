@@ -31,7 +31,7 @@ def instance_of(rules: Rules, node: Call) -> Instance | None:
 def flops(rules: Rules, node: Call) -> float | None:
     """Operations of an application; None where they are not known."""
     instance = instance_of(rules, node)
-    return None if instance is None else known_flops(instance.outputs)
+    return known_flops(instance.outputs) if instance else None
 
 
 def pointwise(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
@@ -41,7 +41,7 @@ def pointwise(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
     does not stop the runtime from fusing it.
     """
     instance = instance_of(rules, node)
-    if instance is None or len(instance.outputs) != 1:
+    if not instance or len(instance.outputs) != 1:
         return False
     varying = {param for param, weight in zip(instance.params, weights, strict=True) if not weight}
     for below in nodes_of(instance.outputs):
@@ -72,10 +72,10 @@ def view(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
     depends on it, never a result.
     """
     instance = instance_of(rules, node)
-    if instance is None or len(instance.outputs) != 1:
+    if not instance or len(instance.outputs) != 1:
         return False
     source = _source(instance.outputs[0])
-    if source is None or source not in instance.params:
+    if not source or source not in instance.params:
         return False
     return not weights[instance.params.index(source)]
 
@@ -108,7 +108,7 @@ def _same_order(node: ScopeNode, body: Read, below: Value) -> bool:
         read: Any = np.zeros(len(flat), np.int64)
         for index, size in zip(body.index, shape, strict=True):
             position = vector(index, at)
-            if body.other is not None and not (np.all(position >= 0) and np.all(position < size)):
+            if body.other and not (np.all(position >= 0) and np.all(position < size)):
                 return False
             read = read * size + position
     except DataDependent:

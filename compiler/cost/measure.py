@@ -134,7 +134,7 @@ class Measurer:
             which += f":{generator()}"
         by_text = "text:" + hashlib.sha256(sample.text.encode()).hexdigest() + which
         found = self._known(by_text)
-        if found is not None:
+        if found:
             return found
         model = sample.build()
         if model is None:

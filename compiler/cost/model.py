@@ -94,7 +94,7 @@ class CostModel:
 
     def evaluate(self, graph: Graph) -> Evaluation:
         """The cost of a graph, ready to be compared with rewritten ones."""
-        if self.start is not None and graph is self.start.evaluation.graph:
+        if self.start and graph is self.start.evaluation.graph:
             self.start.evaluation.refresh()
             return self.start.evaluation
         return Evaluation(self, graph)
@@ -112,7 +112,7 @@ class CostModel:
         self._weigh(graph)
         found = self.evaluate(graph)
         for group, info in zip(found.groups, found.infos, strict=True):
-            if info is not None and info.body == inf:
+            if info and info.body == inf:
                 self._excused.add(self.keys.of(group))
 
     def begin(self, graph: Graph, seconds: float) -> None:
@@ -123,7 +123,7 @@ class CostModel:
         """
         self._weigh(graph)
         self._start(graph, seconds)
-        assert self.start is not None
+        assert self.start
         self.caches = replace(self.caches, read=self.start.evaluation.weights)
 
     def _start(self, graph: Graph, seconds: float) -> None:
@@ -136,32 +136,30 @@ class CostModel:
 
     def within(self, graph: Graph) -> CostModel:
         """The same costs for a part of the original as a graph of its own, whose seconds are what is known or guessed of its groups."""
-        if self.start is None:
+        if not self.start:
             return self
         found = copy(self)
         groups = Evaluation(self, graph, 0.0).groups
         known = [self.known(self.keys.of(group)) for group in groups]
-        seconds = sum(
-            self.guess(group) if info is None else info.alone for group, info in zip(groups, known, strict=True)
-        )
+        seconds = sum(info.alone if info else self.guess(group) for group, info in zip(groups, known, strict=True))
         found._start(graph, seconds)
         return found
 
     def part(self) -> float:
         """Seconds of those groups of the original that were measured, each by itself: at times more than the whole takes."""
-        return 0.0 if self.start is None else self.start.part(self._infos, self._excused)
+        return self.start.part(self._infos, self._excused) if self.start else 0.0
 
     @property
     def share(self) -> float:
         """Ratio of the original's time to the sum of its groups' times."""
-        return 1.0 if self.start is None else self.start.share(self.part(), self._run_alone)
+        return self.start.share(self.part(), self._run_alone) if self.start else 1.0
 
     def believed(self, seconds: float) -> float:
         """Scale the sum of a graph's groups to the time of a whole graph.
 
         A gain counts as far as groups take less by it than they do in the original.
         """
-        if self.start is None or seconds == inf:
+        if not self.start or seconds == inf:
             return seconds
         whole = self.start.seconds
         # noise must not leave nothing of a graph
@@ -179,13 +177,13 @@ class CostModel:
     def most(self, group: Group) -> float:
         """More seconds than a group takes: what was measured, or several times its part of the original by operations and bytes."""
         info = self.known(self.keys.of(group))
-        if info is not None or self.start is None:
-            return inf if info is None else info.alone
+        if info or not self.start:
+            return info.alone if info else inf
         return SLACK * self.guess(group)
 
     def guess(self, group: Group) -> float:
         """A group's part of what the original takes, by operations and bytes, in seconds; 0 where that is not known."""
-        if self.start is None:
+        if not self.start:
             return 0.0
         if not self._whole_work:
             self._whole_work = sum(map(self._work.of, self.start.evaluation.groups))
@@ -210,7 +208,7 @@ class CostModel:
         found = confirmed(self, graphs)
         self._infos.update(found.infos)
         self._together, self.overhead = found.together, found.overhead
-        if self.start is not None:
+        if self.start:
             self.start.forget()
             self.start.evaluation.refresh()
         return found.cut
@@ -251,10 +249,10 @@ class CostModel:
         for group in groups:
             key = self.keys.of(group)
             found = self._infos.get(key)
-            if found is None:
+            if not found:
                 self._note(group, self.measure(group))
                 found = self._infos[key]
-                if found.body == inf and self.start is not None and key in self.start.keys:
+                if found.body == inf and self.start and key in self.start.keys:
                     self._excused.add(key)
             out.append(Info(0.0) if key in self._excused else found)
         return out
@@ -296,8 +294,8 @@ class CostModel:
     def measure(self, group: Group, turn: str = "") -> Info:
         """Measure a group on the target; each `turn` is another measurement."""
         told = self._told.get(self.keys.of(group)) if self._told else None
-        found = self.target.price(self, group, turn) if told is None else told
-        if self.start is None or self.keys.of(group) in self.start.keys:
+        found = told or self.target.price(self, group, turn)
+        if not self.start or self.keys.of(group) in self.start.keys:
             return found  # sizes of the original are among its own nodes
         sizes = {one for node in group.nodes for one in self._computed(node)}
         return replace(found, body=found.body + SIZE * len(sizes)) if sizes else found
@@ -386,7 +384,7 @@ def _differing(model: CostModel, states: Sequence[Evaluation]) -> dict[Key, Grou
     """The groups that can be run, without those that all graphs have equally often where the rest is the original's own time."""
     groups = {model.keys.of(group): group for state in states for group in state.groups}
     counts = [Counter(map(model.keys.of, state.groups)) for state in states]
-    if model.start is not None:
+    if model.start:
         groups = {key: group for key, group in groups.items() if len({count[key] for count in counts}) > 1}
     return {key: group for key, group in groups.items() if model.infos([group])[0].body < inf}
 

@@ -243,7 +243,7 @@ class Worker:
         self._service.close()
 
     def _started(self) -> Child:
-        spare = None if self._spares is None else self._spares.take(self._runner, self._processor.isa)
+        spare = self._spares.take(self._runner, self._processor.isa) if self._spares else None
         return spare or started(self._runner, self._processor.isa)
 
 

@@ -108,7 +108,7 @@ class Samples:
 
         def from_outside(arg: Value) -> Value:
             type = self._static_type(arg.type)
-            if arg.constant and (kept := _kept(arg, type)) is not None:
+            if arg.constant and (kept := _kept(arg, type)):
                 return kept
             listed, letter = (weights, "w") if arg.constant else (inputs, "x")
             listed.append(input_value(f"{letter}{len(listed)}", type))
@@ -123,7 +123,7 @@ class Samples:
 
     def _rebuilt(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
         if isinstance(node, Call):
-            types = tuple(self._static_type(type) for type in node.types if type is not None)
+            types = tuple(self._static_type(type) for type in node.types if type)
             attrs = tuple((name, self._static_attr(value)) for name, value in node.attrs)
             return call(node.op, args, attrs, types)
         assert isinstance(node, ScopeNode | Kernel)

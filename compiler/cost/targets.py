@@ -147,7 +147,7 @@ def target_named(
         DslcError: E0909 for a name that no target has, or a device that it does not know.
     """
     entry = TARGETS.get(name)
-    if entry is None:
+    if not entry:
         raise error("E0909", f"there is no target `{name}`", hint="one of " + ", ".join(TARGETS))
     made: Target = entry.make(device, threads, trust)
     return made

@@ -236,7 +236,7 @@ class InterleavedBenchmark:
 
     def _left_out(self, model: int, process: _Process, original: float) -> None:
         """A model that did not run, or was stopped because it takes too long. Raises WorkerFailed for the original, and at the end."""
-        assert process.ended is not None
+        assert process.ended
         if model == 0 or (process.ended.late and self.clock.left() <= 0):
             raise process.ended
         if process.ended.late:
@@ -264,7 +264,7 @@ class _Process:
 
     def bound(self, feeds: Mapping[str, Any], plain: bool) -> float:
         """Binds the inputs and halts; seconds of a run, infinitely many where it does not run."""
-        if self.ended is not None:
+        if self.ended:
             return inf
         began = time.monotonic()
         try:
@@ -326,7 +326,7 @@ def race(
         TimeUp: the clock ended before a single round was complete.
     """
     first, *others = models
-    held = InterleavedBenchmark(first, feeds, threads, Clock() if clock is None else clock, goal)
+    held = InterleavedBenchmark(first, feeds, threads, clock or Clock(), goal)
     # a file may be timed against itself, and twice
     held.files += others
     numbers = list(range(1, len(models)))

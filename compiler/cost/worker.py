@@ -286,7 +286,7 @@ class WorkerServer:
 
     @property
     def loaded(self) -> LoadedModel:
-        if self._loaded is None:
+        if not self._loaded:
             raise RuntimeError("no model is loaded")
         return self._loaded
 

@@ -98,7 +98,7 @@ class CallPattern:
     @cached_property
     def numbers(self) -> dict[str, Sym]:
         """Names outside of the sum that stand for a number."""
-        beside = () if self.table.outer is None else unknowns_in(self.table.outer)
+        beside = unknowns_in(self.table.outer) if self.table.outer else ()
         return {name: value for name, value in self.table.attrs.items() if value in beside}
 
     @cached_property
@@ -113,13 +113,13 @@ def patterns_of(rules: Rules, lowering: LoweringDef) -> tuple[CallPattern, ...]:
     None where it is no sum of products of two tensors, whose indices are sums of indices with coefficients, with one pack for each.
     """
     equation, op = lowering.syntax.expr, operator_of(lowering, bare=True)
-    assert equation is not None
-    if op is None:
+    assert equation
+    if not op:
         return ()
     tables = [table for table in tables_of(rules, op) if _is_product(table)]
     # a batch of several axes is one of none, too
     chosen = [table for table in tables if table.windows] or tables[-1:]
-    return tuple(found for table in chosen if (found := _pattern(rules, lowering, equation, table)) is not None)
+    return tuple(found for table in chosen if (found := _pattern(rules, lowering, equation, table)))
 
 
 def _is_product(table: Table) -> bool:
@@ -141,7 +141,7 @@ def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: T
     reads = {node.base.id: node for node in subscripts if isinstance(node.base, t.Name)}
     readings = [
         PatternReading(param.name, tuple(_dims(reads[param.name].subs, param.type.dims or (), table.dims[k], iters)))
-        for k, param in enumerate(lowering.syntax.params) if param.type is not None
+        for k, param in enumerate(lowering.syntax.params) if param.type
     ]  # fmt: skip
     written = [
         Dim((place.name,), place.star)
@@ -327,7 +327,7 @@ class _Call:
         names |= self.placed.coefficients
         types: dict[str, Any] = dict(DTYPES)
         for param, reading in zip(pattern.lowering.syntax.params, pattern.readings, strict=False):
-            assert param.type is not None
+            assert param.type
             for name, own in ((param.type.name, below[param.name].dtype), *self._sizes(reading)):
                 if types.setdefault(name, own) != own:
                     raise _Unfit

@@ -66,7 +66,7 @@ def taken(rules: Rules, device: Device | None, templates: CudaTemplates | None) 
         return known[program]
 
     def best(program: Graph) -> TakenTemplate:
-        if device is None:
+        if not device:
             return TakenTemplate(generate(rules, program), 0.0)
         own, problem = hardware(device, program), None
         try:
@@ -76,8 +76,8 @@ def taken(rules: Rules, device: Device | None, templates: CudaTemplates | None) 
             found, problem = None, reason
         if templates is not None:
             found = templates.best(program, found, own)
-        if found is None:
-            assert problem is not None
+        if not found:
+            assert problem
             raise problem
         return found
 
@@ -113,7 +113,7 @@ def generable(rules: Rules, device: Device | None = None, templates: CudaTemplat
             made = find(program)
         except NotGenerated:
             return None
-        took = made.seconds if device is not None else None
+        took = made.seconds if device else None
         return Wants(tuple(at(size, {}) for size in made.text.scratch), took, made.lowering)
 
     return wants
@@ -175,7 +175,7 @@ class CudaTemplates(TemplatesOn[CudaText]):
 
     def _kernel(self, filling: Filling) -> CudaText:
         """Its price counts the operations of its program's equations, where the lowering says of no others."""
-        assert filling.program is not None
+        assert filling.program
         known = "flops" in filling.cost
         flops = None if known else known_flops(tuple(expand(self.rules, filling.program.outputs)))
         return custom_cuda(filling, round(flops or 0))
@@ -186,7 +186,7 @@ class CudaTemplates(TemplatesOn[CudaText]):
         try:
             for one in self.texts(program):
                 took = seconds(one.text, hardware)
-                if least is not None and took >= least.seconds:
+                if least and took >= least.seconds:
                     if not one.own:
                         self.slower(one.lowering, took, least.seconds)
                     continue
@@ -227,7 +227,7 @@ class CudaTemplates(TemplatesOn[CudaText]):
         else:
             for most in SIZES:
                 found = shrunk(self.rules, program, most)
-                if found is not None:
+                if found:
                     yield found
         yield from self.instances(lowering, program.inputs[0].type.dtype if program.inputs else None)
 

@@ -91,7 +91,7 @@ def stored_device(model: ModelProto) -> Device | None:
         plan = stored_plan(model)
     except BadPlan:
         return None
-    return None if plan is None else DEVICES.get(plan.device)
+    return DEVICES.get(plan.device) if plan else None
 
 
 def stored_kernels(
@@ -111,7 +111,7 @@ def stored_kernels(
     except BadPlan:
         return {}
     device = stored_device(model)
-    if plan is None or device is None:
+    if not plan or not device:
         return {}
     imported = import_model(model, rules)
     shapes = {name: view.shape for name, view in plan.inputs}

@@ -196,7 +196,7 @@ class _Parts:
 
     def _work(self, node: Node) -> float:
         profile = self.profiles.of(node)
-        return 0.0 if profile is None else profile.operations
+        return profile.operations if profile else 0.0
 
     def _moved(self, node: Node) -> float:
         return sum(map(_bytes, (*dict.fromkeys(node.args), *node.values)))

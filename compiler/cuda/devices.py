@@ -129,6 +129,6 @@ def device_named(name: str) -> Device:
         DslcError: E0909 for a name that no data sheet is known of.
     """
     found = DEVICES.get(name.lower())
-    if found is None:
+    if not found:
         raise error("E0909", f"there is no device `{name}`", hint="one of " + ", ".join(DEVICES))
     return found

@@ -102,7 +102,7 @@ class _Grouping:
                 if users[0] in taken or isinstance(users[0], Opaque):
                     break
                 chain.append(users[0])
-            if best is not None:
+            if best:
                 out.append(best)
                 taken.update(best.nodes)
         return out
@@ -129,7 +129,7 @@ def _left(group: NodeGroup, taken: Collection[Node], around: Neighbours) -> Iter
     limits = GroupLimits()
     for rest in around.connected([node for node in group.nodes if node not in taken]):
         found = around.group(rest) if len(rest) > 1 and around.convex(rest) else None
-        if found is not None and len(found.outputs) <= limits.results and len(found.arguments) <= limits.arguments:
+        if found and len(found.outputs) <= limits.results and len(found.arguments) <= limits.arguments:
             yield found
 
 

@@ -117,7 +117,7 @@ def reason_of(problem: BaseException, tried: Reason) -> Reason:
     if type(problem).__name__ == _SHORT:
         return Reason.MEMORY
     status = re.search(r"CUDA_ERROR_\w+", str(problem))
-    return _STATUSES.get(status[0], tried) if status is not None else tried
+    return _STATUSES.get(status[0], tried) if status else tried
 
 
 def _compiled(code: Code, capability: tuple[int, int]) -> bytes:
@@ -408,7 +408,7 @@ class PyCuda(_OnDevice):
 
     def end(self) -> Any | None:
         recorder, self._recorder = self._recorder, None
-        return None if recorder is None else recorder.end(int(self._stream(0).handle))
+        return recorder.end(int(self._stream(0).handle)) if recorder else None
 
     def replay(self, recorded: Any) -> None:
         recorded.launch(int(self._stream(0).handle))

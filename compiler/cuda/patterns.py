@@ -45,7 +45,7 @@ def summed_of(scope: Scope, views: Sequence[StridedView], result: StridedView) -
     """A scope with one sum; None for any other. `result` is where its elements are to be."""
     total, outer = around(scope.body)
     if (
-        total is None
+        not total
         or total.kind != "sum"
         or total.where is not None
         or not all(isinstance(e, Num) for e in total.extents)
@@ -61,7 +61,7 @@ def summed_of(scope: Scope, views: Sequence[StridedView], result: StridedView) -
             written[it] = step
             step *= extents[it]
     single: dict[Iter, Scalar] = {it: num(0) for it, extent in extents.items() if extent == 1}
-    outer = TOTAL if outer is None else form_of(substitute(outer, single))
+    outer = form_of(substitute(outer, single)) if outer else TOTAL
     several = {it: extent for it, extent in extents.items() if extent > 1}
     return Summed(tuple(views), result, substitute(total.body, single), outer, several, written)
 
@@ -79,9 +79,7 @@ def leaves_of(pattern: CallPattern, target: Summed) -> list[Leaves]:
         [num(1), *(node for node in walk(target.outer) if isinstance(node, Num))] if pattern.numbers else [num(1)]
     )
     for constant in dict.fromkeys(constants):
-        outer = form_of(
-            put(TOTAL if table.outer is None else table.outer, dict.fromkeys(pattern.numbers.values(), constant))
-        )
+        outer = form_of(put(table.outer or TOTAL, dict.fromkeys(pattern.numbers.values(), constant)))
         numbers = dict.fromkeys(pattern.numbers, constant)
         for others in leaves_in(outer, target.outer):
             for factors in leaves_in(table.body, target.body):
@@ -113,7 +111,7 @@ def found(pattern: CallPattern, target: Summed, ways: Sequence[Leaves] | None = 
                 }
                 operations = 2.0 * prod(target.extents.values())
                 one = _fewest(PlacedPattern(pattern, axes.axes, axes.below, moved, coefficients, numbers, operations))
-                if one is not None:
+                if one:
                     yield one
 
 
@@ -127,7 +125,7 @@ def _fewest(placed: PlacedPattern) -> FoundCall | None:
         if prod(axis.extent for axis in whole[:count]) > CALLS:
             return None
         one = called(replace(placed, axes={**placed.axes, batches[0]: whole[count:]}, outside=whole[:count]))
-        if one is not None:
+        if one:
             return one
     return None
 
@@ -172,8 +170,7 @@ class _Axes:
         if own is None:
             return False
         self.axes = {
-            name: tuple(axis for group in groups if (axis := self._axis(group)) is not None)
-            for name, groups in own.items()
+            name: tuple(axis for group in groups if (axis := self._axis(group))) for name, groups in own.items()
         }
         names = {it: name for name, groups in own.items() for group in groups for it in group}
         others = [one for k, one in enumerate(self.pattern.readings[:-1]) if k not in self.pattern.factors]
@@ -194,7 +191,7 @@ class _Axes:
             view, name = self.target.views[node.operand], self.pattern.readings[operand].tensor
             moved = {each.at: each.rest for each in self.way.moved if each.operand == operand}
             plain = [k for k in range(len(node.index)) if k not in moved]
-            if node.other is not None:
+            if node.other:
                 zero = (
                     isinstance(node.other, Num)
                     and node.other.value == 0
@@ -231,7 +228,7 @@ class _Axes:
         for name in [each for each in homes if each not in packs]:
             # as many as lie like one, the fastest ones
             iters = self._ordered(homes[name])
-            first = next(k for k in range(len(iters)) if self._axis(iters[k:]) is not None)
+            first = next(k for k in range(len(iters)) if self._axis(iters[k:]))
             own[name] = [iters[first:]]
             wide = self._wide(roles[name])
             if first and wide is None:

@@ -202,7 +202,7 @@ class _Planner:
             self.where.update((value, self.where[made]) for value, made in zip(node.values, values, strict=True))
             return
         seen = view_of_node(self.rules, node, self.where)
-        if seen is not None:
+        if seen:
             self.where[Value(node)] = seen
             return
         if all(prod(value.type.sizes) == 0 for value in node.values):
@@ -218,16 +218,16 @@ class _Planner:
         kernel, turns = as_kernel(node), turnable(self.rules, self.around, Value(node))
         views = [plain(-1, arg.type.dtype, arg.type.sizes) if arg.constant else self.where[arg] for arg in kernel.args]
         taken = self.calls.best(kernel, views, turns)
-        if taken is None:
+        if not taken:
             loose = [k for k, view in enumerate(views) if not view.plain]
             ordered = [plain(view.buffer, view.dtype, view.shape) for view in views]
             # nothing is copied for a call that does not take it then
-            if not loose or self.calls.best(kernel, ordered, turns) is None:
+            if not loose or not self.calls.best(kernel, ordered, turns):
                 return False
             for k in loose:
                 views[k] = self._copied(kernel.args[k])
             taken = self.calls.best(kernel, views, turns)
-        if taken is None:
+        if not taken:
             return False
         self._take(node, kernel, views, taken)
         return True
@@ -241,14 +241,14 @@ class _Planner:
         for k, (arg, view) in enumerate(zip(kernel.args, taken.operands, strict=True)):
             buffers[RESULT - 1 - k] = self._weight(arg, view).buffer if arg.constant else views[k].buffer
         function = function_named(one.function)
-        written = (function.result,) if function is not None else ()
+        written = (function.result,) if function else ()
         rule = f"{one.rule}: {_words(kernel.group)}" + (f", priced with {taken.algorithm}" if taken.algorithm else "")
         for arguments in one.calls():
             own = tuple(
                 (name, replaced(v, buffer=buffers[v.buffer]) if isinstance(v, StridedView) else v)
                 for name, v in arguments
             )
-            wanted = function.workspace if function is not None else 0
+            wanted = function.workspace if function else 0
             scratch = (self._scratch(wanted),) if wanted else ()
             seconds = taken.seconds / (1 + len(one.moves))
             self.drafts.append(CallStep.of(rule, one.function, own, written, scratch, seconds))
@@ -275,13 +275,13 @@ class _Planner:
         )
         kernel = self._over_plain(kernel)
         wants = self._wants(kernel.group)
-        if wants is None:
+        if not wants:
             self._split(node, kernel)
             return
         outs = self._emit(kernel, wants)
         for value in node.values:
             made = values.get(value)
-            self.where[value] = outs[value.index if made is None else made.index]
+            self.where[value] = outs[made.index if made else value.index]
 
     def _split(self, node: Node, kernel: Kernel) -> None:
         """A group that no kernel is generated for, node by node."""
@@ -350,7 +350,7 @@ class _Planner:
         if arg.constant or self.where[arg].plain:
             return arg
         node = arg.node
-        if isinstance(node, Kernel) or view_of_node(self.rules, node, self.where) is None:
+        if isinstance(node, Kernel) or not view_of_node(self.rules, node, self.where):
             # a call's result in another order: its axes as they lie, and back
             view = self.where[arg]
             order = sorted(range(len(view.shape)), key=lambda k: (-view.strides[k], k))
@@ -409,7 +409,7 @@ class _Planner:
         whole = self._to_plain(arg)
         kernel = self._closed((whole,))
         wants = self._wants(kernel.group)
-        if wants is None:
+        if not wants:
             raise NotPlanned(WhyUnplanned.KERNEL, _words(kernel.group))
         return self._emit(kernel, wants)[0]
 

@@ -141,7 +141,7 @@ def _with_numbers(value: Value) -> Value:
             return None
         # where it reads, and what it is outside, may be read as well
         index = tuple(rebuild(each, leaf) for each in one.index)
-        return read(place[one.operand], index, None if one.other is None else rebuild(one.other, leaf))
+        return read(place[one.operand], index, rebuild(one.other, leaf) if one.other else None)
 
     if any(isinstance(one, Read) and one.operand not in place and leaf(one) is None for one in walk(node.scope.body)):
         return value
@@ -193,7 +193,7 @@ def view_of_node(rules: Rules, node: Node, views: Mapping[Value, StridedView]) -
         chain.append(value.node)
         value = value.node.args[0]
     arg = next((arg for arg, hole in holes.items() if hole == value), None)
-    view = None if arg is None else views.get(arg)
+    view = views.get(arg) if arg else None
     for one in reversed(chain):
-        view = looked_at(one.scope, view) if view is not None else None
+        view = looked_at(one.scope, view) if view else None
     return view

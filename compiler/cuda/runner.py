@@ -244,7 +244,7 @@ class Runner:
                 return
             except CudaFailure as problem:
                 found = epilogue_of(invoked) if problem.reason is Reason.NO_ENGINE else None
-                if found is None:
+                if not found:
                     raise
             self._in_two[k] = found, self._load(f"{step.name}_epilogue", step.rule, found.program(self._rules))
         epilogue, kernel = self._in_two[k]

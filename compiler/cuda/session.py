@@ -84,9 +84,9 @@ class Session:
     @property
     def device(self) -> Device:
         """The data sheet by which plans are made: the one of the stored plan, else one of the device's age."""
-        if self.stored is not None and self.stored.device in DEVICES:
+        if self.stored and self.stored.device in DEVICES:
             return DEVICES[self.stored.device]
-        capability = self.launcher.capability if self.launcher is not None else (9, 0)
+        capability = self.launcher.capability if self.launcher else (9, 0)
         near = [one for one in DEVICES.values() if one.capability == capability]
         return near[0] if near else DEVICES[DEFAULT]
 
@@ -123,20 +123,20 @@ class Session:
         Raises:
             CudaFailure: there is no plan, or no memory.
         """
-        assert self.launcher is not None
+        assert self.launcher
         missing = [name for name in self.inputs if name not in feeds]
         if missing:
             raise ValueError(f"the input {missing[0]} is missing")
         shapes = tuple(np.shape(feeds[name]) for name in self.inputs)
         found = self._runners.get(shapes)
-        if found is None:
+        if not found:
             while len(self._runners) >= KEPT:
                 self._runners.pop(next(iter(self._runners))).close()
             found = self._runners[shapes] = self._planned(shapes, feeds)
         return found
 
     def _planned(self, shapes: tuple[tuple[int, ...], ...], feeds: Mapping[str, Any]) -> Runner:
-        assert self.launcher is not None
+        assert self.launcher
         sizes: dict[str, int] = {}
         for value, shape in zip(self.graph.inputs, shapes, strict=True):
             if not value.known:
@@ -153,7 +153,7 @@ class Session:
             )
         except NotPlanned as problem:
             raise CudaFailure(Reason.PLAN, str(problem)) from None
-        if self.stored is not None and _at(self.stored) == _at(planned.plan) and not self.stored.same(planned.plan):
+        if self.stored and _at(self.stored) == _at(planned.plan) and not self.stored.same(planned.plan):
             self.notes.append("the plan in the file is not used: dslc plans this model in another way")
         return Runner(self.rules, planned, self.launcher, self._texts, weights=self._weights)
 
@@ -171,9 +171,9 @@ class Session:
         """Frees what is on the device."""
         while self._runners:
             self._runners.popitem()[1].close()
-        while self._weights and self.launcher is not None:
+        while self._weights and self.launcher:
             self.launcher.free(self._weights.popitem()[1])
-        if self._own and self.launcher is not None:
+        if self._own and self.launcher:
             self.launcher.close()
 
 

@@ -50,7 +50,7 @@ def patterns(rules: Rules) -> tuple[CallPattern, ...]:
         for library in (load(_LIBRARY), rules):
             for name, lowering in library.lowerings.items():
                 syntax = lowering.syntax
-                if syntax.device != _ON or syntax.expr is None or name in made:
+                if syntax.device != _ON or not syntax.expr or name in made:
                     continue
                 if any(isinstance(one, t.CallVendor) for one in syntax.statements):
                     made[name] = patterns_of(library, lowering)
@@ -86,7 +86,7 @@ class Calls:
             if key not in self._known:
                 self._known[key] = self._best(one, given, turnable, one is whole)
             taken = self._known[key]
-            if taken is not None:
+            if taken:
                 return taken
         return None
 
@@ -99,7 +99,7 @@ class Calls:
         for operands, result in self._layouts(kernel, views, turnable):
             by_hole = dict(zip(kernel.group.inputs, operands, strict=True))
             target = summed_of(value, [by_hole[one] for one in order], result)
-            if target is None:
+            if not target:
                 return None
             if fitting is None:
                 # what is computed is the same wherever everything lies
@@ -110,11 +110,11 @@ class Calls:
             for pattern, own in fitting:
                 for one in found(pattern, target, own):
                     seconds = self._seconds(one)
-                    if best is None or seconds < best.seconds:
+                    if not best or seconds < best.seconds:
                         best = TakenCall(
                             whole, one, operands, result, seconds, self.device.algorithm(result.dtype, one.window)
                         )
-            if best is not None:
+            if best:
                 return best
         return None
 
@@ -123,7 +123,7 @@ class Calls:
     ) -> Iterator[tuple[tuple[StridedView, ...], StridedView]]:
         """Layouts of weights, and of a result that may: first row-major, then with another axis the fastest."""
         (type,) = kernel.types
-        assert type is not None
+        assert type
         result = plain(RESULT, type.dtype, type.sizes)
         weights = [k for k, arg in enumerate(kernel.args) if arg.constant][:LAYOUTS]
         choices = [_turned(result) if turnable else [result], *(_turned(views[k]) for k in weights)]

@@ -82,7 +82,7 @@ def looked_at(scope: Scope, below: StridedView) -> StridedView | None:
     within = ranges(scope)
     if any(high < 0 for _, high in within.values()):
         return None
-    if read.other is not None and not inside(read.index, below.shape, within):
+    if read.other and not inside(read.index, below.shape, within):
         return None
     place = address(read.index, below)
     extents = tuple(high + 1 for _, high in within.values())

@@ -74,10 +74,10 @@ def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[
         paint(color, f"{diagnostic.severity}[{diagnostic.code}]") + paint(_BOLD, f": {in_line(diagnostic.message)}")
     ]
     labels = [_Mark(label.span, in_line(label.message), "-", _BLUE) for label in diagnostic.secondary]
-    if diagnostic.span is not None:
+    if diagnostic.span:
         labels.append(_Mark(diagnostic.span, in_line(diagnostic.label), "^", color))
     gutter = max((len(str(_extent(label.span)[0])) for label in labels), default=1)
-    if diagnostic.span is not None:
+    if diagnostic.span:
         lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {in_line(str(diagnostic.span))}")
         lines.append(f"{'':{gutter}} {paint(_BLUE, '|')}")
         own = diagnostic.span.source.path
@@ -95,7 +95,7 @@ def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[
             lines += [f"{'':{gutter}}   {line}" for line in rest]
     fix = diagnostic.fix
     # a word in the place of another is what the hint says
-    if fix is not None and fix.text.strip() and fix.span.start == fix.span.end:
+    if fix and fix.text.strip() and fix.span.start == fix.span.end:
         text = f"insert at {in_line(str(fix.span))}: {in_line(fix.text.strip())}"
         lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, 'fix')}: {text}")
     return lines
@@ -108,7 +108,7 @@ def full(findings: Sequence[Diagnostic], color: bool = False) -> str:
         return f"{code}{text}{_RESET}" if color and text else text
 
     blocks = ["\n".join(_one_full(diagnostic, paint)) for diagnostic in findings]
-    placed = [d for d in findings if d.span is not None]
+    placed = [d for d in findings if d.span]
     if placed:
         counts = Counter(d.severity for d in findings)
         said = ", ".join(
@@ -141,12 +141,12 @@ def _with_help(diagnostic: Diagnostic) -> str:
 def _as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
     found: dict[str, Any] = {name: getattr(diagnostic, name) for name in ("code", "severity", "message")}
     found["path"] = _path(diagnostic) or None
-    if diagnostic.span is not None:
+    if diagnostic.span:
         found |= _ends(diagnostic.span)
     for name in ("label", "counterexample", "hint"):
         if getattr(diagnostic, name):
             found[name] = getattr(diagnostic, name)
-    if diagnostic.fix is not None:
+    if diagnostic.fix:
         found["fix"] = {**_ends(diagnostic.fix.span), "text": diagnostic.fix.text}
     if diagnostic.secondary:
         found["secondary"] = [
@@ -174,7 +174,7 @@ def github(findings: Sequence[Diagnostic]) -> str:
         kind = "notice" if diagnostic.severity == "note" else diagnostic.severity
         fields = [f"title={_escape(f'dslc {diagnostic.code}', True)}"]
         place = [f"file={_escape(_path(diagnostic), True)}"] if diagnostic.span or diagnostic.path else []
-        if diagnostic.span is not None:
+        if diagnostic.span:
             names = ("line", "col", "endLine", "endColumn")
             place += [f"{name}={at}" for name, at in zip(names, _extent(diagnostic.span), strict=True)]
         lines.append(in_stream(f"::{kind} {','.join([*place, *fields])}::{_escape(_with_help(diagnostic))}\n"))
@@ -206,7 +206,7 @@ def sarif(findings: Sequence[Diagnostic]) -> str:
         path = _path(diagnostic)
         if path:
             location: dict[str, Any] = {"artifactLocation": {"uri": path.replace(os.sep, "/")}}
-            if diagnostic.span is not None:
+            if diagnostic.span:
                 names = ("startLine", "startColumn", "endLine", "endColumn")
                 location["region"] = dict(zip(names, _extent(diagnostic.span), strict=True))
             result["locations"] = [{"physicalLocation": location}]

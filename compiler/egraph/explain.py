@@ -34,7 +34,7 @@ def used(egraph: EGraph, extraction: Extraction) -> tuple[AppliedMatch | Stated,
         seen.add(wanted)
         number = egraph.find(wanted)
         node = chosen.get(number)
-        if node is None:
+        if not node:
             if weights is None:
                 weights = {n: one.key for n, one in weights_of(egraph).items() if isinstance(one.key, Node)}
             node = weights[number]
@@ -176,8 +176,8 @@ def fact(applied: AppliedMatch | Stated) -> tuple[Fact, tuple[Value, ...]]:
     assert not isinstance(recipe, str), "it was applied"
     for (_, pattern), made in zip(applied.rule.left.roots, recipe.over(applied.leaves, with_args), strict=True):
         wrap = applied.state.wraps.get(pattern.site)
-        whole = made if wrap is None else unwrap(applied.rule.rules, wrap, made)
-        assert whole is not None, "it was applied"
+        whole = unwrap(applied.rule.rules, wrap, made) if wrap else made
+        assert whole, "it was applied"
         old.append(left(pattern.site)[pattern.output])
         new.append(whole)
     leaves = [
@@ -211,7 +211,7 @@ def _left(applied: AppliedMatch) -> Callable[[int], tuple[Value, ...]]:
         operands = [value for k, value in enumerate(operands) if k not in joined]
         if number in state.taken or joined:
             whole = build(rules, node, operands)
-            assert whole is not None, "it was matched"
+            assert whole, "it was matched"
             known[number] = (whole,)
         else:
             own = with_args(node, tuple(operands))

@@ -36,7 +36,7 @@ class IncrementalMatches:
         self.view = view
         self._before = before
         self._found: dict[CompiledRule, RuleMatches] = {}
-        older: frozenset[Match] = frozenset() if before is None else before._done
+        older: frozenset[Match] = before._done if before else frozenset()
         self._done = older.union(done)
 
     def of(self, rule: CompiledRule, rng: random.Random, caps: Caps, until: Deadline = FOREVER) -> RuleMatches:
@@ -45,7 +45,7 @@ class IncrementalMatches:
         if found is not None:
             return found
         before = self
-        while before._before is not None and rule not in before._found:
+        while before._before and rule not in before._found:
             before = before._before
         if rule not in before._found:
             # where all begins, so that it is done once
@@ -96,7 +96,7 @@ class IncrementalMatches:
         """Takes over what is known before, so that what it was cloned from may go."""
         known: set[CompiledRule] = set()
         before = self._before
-        while before is not None:
+        while before:
             known.update(before._found)
             before = before._before
         for rule in rules:

@@ -189,9 +189,9 @@ def _apply(egraph: EGraph, match: Match) -> int:
     wraps = match.state.wraps
     for (_, old), (_, pattern), new in zip(match.roots, match.rule.left.roots, found, strict=True):
         wrap = wraps.get(pattern.site) if wraps else None
-        if wrap is not None:
+        if wrap:
             whole = unwrap(match.rule.rules, wrap, egraph.add(new))
-            if whole is None or whole.type != old.type:
+            if not whole or whole.type != old.type:
                 raise Refused("it does not go back into the longer call")
             (new,) = rebuild((whole,), make)
         # the numbers that the match and the right side knew, not those that lead their classes by now: a proof goes by these
@@ -244,7 +244,7 @@ def state(egraph: EGraph, fact: Fact, leaves: Sequence[Value]) -> int:
 
     def make(like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
         given = known.get(like)
-        if given is not None:
+        if given:
             return (given,)
         return _entered(egraph, like, args, built)[1]
 
@@ -256,7 +256,7 @@ def state(egraph: EGraph, fact: Fact, leaves: Sequence[Value]) -> int:
 
 def step(egraph: EGraph, rule: CompiledRule, rng: random.Random, caps: Caps, view: View | None = None) -> StepOutcome:
     """One rule once: at all places, or at a random sample of them. `view` is one of `egraph`, or of what it was cloned from."""
-    seen = View(egraph) if view is None else view
+    seen = view or View(egraph)
     if len(egraph) >= caps.nodes:
         return StepOutcome(capped=frozenset({Cap.NODES}))
     matches, capped = matches_of(rule, seen, rng, caps)

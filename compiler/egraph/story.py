@@ -33,13 +33,13 @@ def story(egraph: EGraph, extraction: Extraction, graph: Graph, price: Price) ->
     growing = IncrementalExtraction(again.egraph, price)
     at = graph
     first = growing.best()
-    least = first.cost if first is not None else float("inf")
+    least = first.cost if first else float("inf")
     for number, group in enumerate(groups := _grouped(used(egraph, extraction))):
         facts = again.take(group)
         best = growing.best()
         if number == len(groups) - 1:
             at = program_of(egraph, extraction)
-        elif best is not None and best.cost < least:
+        elif best and best.cost < least:
             at, least = program_of(again.egraph, best), best.cost
         yield StoryTurn(group[0].name, len(group), tuple(dict.fromkeys(facts)), at)
 

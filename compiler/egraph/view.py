@@ -46,11 +46,11 @@ class View:
         """
         self.egraph = egraph
         self._only = only
-        self.memory: IndexMemory = IndexMemory() if before is None else _carried(before.memory)
+        self.memory: IndexMemory = _carried(before.memory) if before else IndexMemory()
         #: views of everything of what the e-graph was cloned from, the nearest first
         self._before: tuple[View, ...] = ()
         self._since: dict[View, EGraphDelta] = {}
-        if before is not None and (only is None) == (before._only is None):
+        if before and (only is None) == (before._only is None):
             self._before = (before, *before._before)[:BEFORE]
             self.memory.earlier = self._earlier
         self.until = FOREVER
@@ -87,7 +87,7 @@ class View:
     def since(self, before: View) -> EGraphDelta:
         """Return the difference to the e-graph of another view."""
         found = self._since.get(before)
-        if found is None:
+        if not found:
             seen = None if before._only is None or self._only is None else (before._only, self._only)
             found = self._since[before] = EGraphDelta(before.egraph, self.egraph, seen)
         return found
@@ -96,7 +96,7 @@ class View:
         """Return the calls that a prefilter let through in the nearest view before that was asked."""
         for before in self._before:
             found = before.memory.fitting.get(prefilter)
-            if found is not None:
+            if found:
                 return Earlier(
                     found,
                     self.since(before).unknown(prefilter),

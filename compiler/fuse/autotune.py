@@ -204,7 +204,7 @@ class Autotuner(ProgramTimer):
 
     def _rounded(self, subject: Subject, found: TunedKernel) -> TunedKernel | None:
         """The variant in which every product is rounded, as the runtime's operators do; None where that is no better."""
-        if found.variant is None:
+        if not found.variant:
             return None
         variant = replace(found.variant, contract=False)
         try:
@@ -214,7 +214,7 @@ class Autotuner(ProgramTimer):
         except _Out:
             return None
         best = self._measured({subject: text}, {}).get(subject)
-        if best is None or best.ratio < MARGIN:
+        if not best or best.ratio < MARGIN:
             return None
         checked = self._checked(subject, best)
         return checked if isinstance(checked, TunedKernel) else None
@@ -318,7 +318,7 @@ class Autotuner(ProgramTimer):
             raise _Out(WhyUnused.FAULT, f"{type(problem).__name__}: {problem}") from problem
 
     def _generated(self, subject: Subject, group: Graph, which: slice) -> list[Generated]:
-        if subject.form is None:
+        if not subject.form:
             every = ways(self.rules, group, self.strict, self.processor)
         else:
             form = subject.form.over(group)
@@ -327,9 +327,7 @@ class Autotuner(ProgramTimer):
 
     def _text(self, subject: Subject, group: Graph, variant: Variant) -> KernelText:
         form = subject.form
-        return (
-            generated(self.rules, group, variant) if form is None else generate(self.rules, form.over(group), variant)
-        )
+        return generate(self.rules, form.over(group), variant) if form else generated(self.rules, group, variant)
 
     def _measured(self, texts: Texts, out: Tried, keep: float = 0.0) -> dict[Subject, TunedKernel]:
         """The best of some variants of each; what does not get that far, until so many seconds are left, is noted as dropped."""
@@ -456,11 +454,11 @@ class Autotuner(ProgramTimer):
         if nodes is None:
             raise _Out(WhyUnused.NOT_WRITTEN)
         model = onnx.ModelProto.FromString(nodes)
-        form = "" if found.variant is None else found.variant.form
+        form = found.variant.form if found.variant else ""
         stated = stated_error(self.rules, form) if form else None
         feeds: list[Feeds] = [draw(input_specs(model, {})[0], 1)]
         at_edges: list[Feeds] = []
-        if not only_drawn and subject.form is None and tells_nonfinite(self.rules, form):
+        if not only_drawn and not subject.form and tells_nonfinite(self.rules, form):
             at_edges = [*edges(feeds[0]), *(one.feeds for one in special_inputs(model, {}) if one.tolerance is None)]
             feeds += strange(feeds[0])
         count = len(feeds) + len(at_edges)
@@ -469,7 +467,7 @@ class Autotuner(ProgramTimer):
         if kept is not None:
             return Comparison(kept["error"], kept["problem"])
         library = self._libraries.get(found.text)
-        if library is None:
+        if not library:
             library = self._build([found.text], self.until.left())
         worker = self.measurer.worker
         names = worker.load(ModelFile(nodes))

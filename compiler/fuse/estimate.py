@@ -122,7 +122,7 @@ def estimate(kernel: Kernel, profiles: Profiles) -> Estimate:
             rows = min(rows, work.points)
         for arg, reading in zip(node.args, work.reads, strict=True):
             size, below = float(arg.type.dtype.bytes), works.get(arg.node)
-            if below is None:
+            if not below:
                 # weights are holes: what is constant here is a number
                 if not arg.constant:
                     read.setdefault(arg, []).append(reading)

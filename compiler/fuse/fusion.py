@@ -78,7 +78,7 @@ class Fused:
     @property
     def texts(self) -> dict[str, KernelText]:
         """The kernels by the names of their operators; see `dslc.kernels.note` and `prepared`."""
-        return {} if self.library is None else dict(self.library.kernels)
+        return dict(self.library.kernels) if self.library else {}
 
 
 class Fusing:
@@ -231,7 +231,7 @@ class Fusing:
     def _nodes(self, offer: Offer) -> float:
         """The seconds of an offer's nodes by themselves, where they are known."""
         found = self.found.get(offer.program)
-        return inf if found is None else found.nodes
+        return found.nodes if found else inf
 
     def _broken(self, whole: Offer, picked: Sequence[Offer]) -> list[Offer]:
         """Find parts of a group that, with its other nodes, take no less than all of its nodes or its kernel."""
@@ -372,7 +372,7 @@ class Fusing:
         kept = kept[:most]
         story = FusingStory(proposed, len(self.priced), tuple(kept), dropped, late)
         library = self.trials.library([one.tried for one in kept], self.until.left()) if kept else None
-        if library is None:
+        if not library:
             return Fused((), None, story)
         built = [o for o in picked if self._name(o) in library.kernels]
         clearly = [o for o in built if self._ratio(o) >= CLEARLY_FASTER]

@@ -161,7 +161,7 @@ def _runs(profile: Profile | None, limits: GroupLimits, products: bool) -> bool:
 
     Sums of products at large belong to the runtime, which is at its peak there, unless they fill none of its blocks.
     """
-    if profile is None or profile.window > limits.window:
+    if not profile or profile.window > limits.window:
         return False
     return profile.reuse < limits.reuse or (products and (profile.loose or profile.operations <= limits.products))
 
@@ -301,7 +301,7 @@ def _heads(piece: Sequence[Node], around: Neighbours, profiles: Profiles, most: 
         below = around.args(node)
         # all of the piece that it depends on goes with it
         if (
-            profile is None
+            not profile
             or max(profile.reach, default=Reach.OWN) > Reach.OWN
             or any(each in own - depth.keys() for each in below)
         ):
@@ -321,7 +321,7 @@ def _trimmed(nodes: Sequence[Node], around: Neighbours, profiles: Profiles) -> l
         changed = False
         for node in list(kept):
             profile = profiles.of(node)
-            if profile is None or not profile.view:
+            if not profile or not profile.view:
                 continue
             first = not any(below in kept for below in around.args(node))
             last = not any(user in kept for user in around.users[node])

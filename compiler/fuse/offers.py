@@ -91,7 +91,7 @@ class OfferPrices:
     def _guess(self, node: Node) -> float:
         """Guess the seconds of a node by itself, as if it were a kernel."""
         profile = self.profiles.of(node)
-        if profile is None or profile.view:
+        if not profile or profile.view:
             return VIEW
         key = self.costs.keys.number(node)
         found = self._alone.get(key)
@@ -142,7 +142,7 @@ def formed(
 def _chain(node: Node, around: Neighbours, limits: GroupLimits, profiles: Profiles) -> Iterator[NodeGroup]:
     chain: list[Node] = [node]
     yield around.group(chain)
-    while len(chain) <= BEHIND and (behind := _behind(chain, around, limits, profiles)) is not None:
+    while len(chain) <= BEHIND and (behind := _behind(chain, around, limits, profiles)):
         chain.append(behind)
         yield around.group(chain)
 
@@ -157,7 +157,7 @@ def _behind(chain: list[Node], around: Neighbours, limits: GroupLimits, profiles
         return None
     (user,) = users
     profile = profiles.of(user)
-    if profile is None or profile.reuse >= limits.reuse or user.values[0].type.shape != result.type.shape:
+    if not profile or profile.reuse >= limits.reuse or user.values[0].type.shape != result.type.shape:
         return None
     reaches = [reach for arg, reach in zip(user.args, profile.reach, strict=False) if arg == result]
     if any(reach > Reach.OWN for reach in reaches) or not around.convex([*chain, user]):

@@ -135,7 +135,7 @@ class WorkSizes:
 
     def named(self, node: Node) -> dict[str, int]:
         """The numbers of all symbolic dimensions of a node's types."""
-        types = [type for type in (*(arg.type for arg in node.args), *node.types) if type is not None]
+        types = [type for type in (*(arg.type for arg in node.args), *node.types) if type]
         sizes = [size for type in types for size in type.shape if isinstance(size, Scalar)]
         return {each.name: self.of(each) for size in sizes for each in walk(size) if isinstance(each, Sym)}
 
@@ -222,7 +222,7 @@ class _Counting:
         # what does not depend on an iterator around is computed once for all of its positions
         count = prod(self.extent.get(it, 1.0) for it in node.free.union(node.iters))
         inner = bound | frozenset(node.iters)
-        parts = [node.body] if node.where is None else [node.body, node.where]
+        parts = [node.body, node.where] if node.where else [node.body]
         if any(part.reads for part in parts):
             self.reduces = True
             self._used_again(node)
@@ -261,7 +261,7 @@ class _Counting:
 
     def _read(self, node: Read, bound: frozenset[Iter]) -> None:
         shape = self.operands[node.operand].shape
-        reach = Reach.OWN if node.other is None else Reach.ANY
+        reach = Reach.ANY if node.other else Reach.OWN
         at = -1
         for index, size in zip(node.index, shape, strict=True):
             if isinstance(index, Num) and index.value == 0 and size == 1:
@@ -325,7 +325,7 @@ class Profiles:
         numbers = tuple(number_of(arg) for arg in node.args)
         key = (node.scope, tuple(arg.type for arg in node.args), numbers)
         found = self._works.get(key)
-        if found is None:
+        if not found:
             found = self._works[key] = _Counting(node.scope, key[1], self.sizes, numbers).work()
         return found
 

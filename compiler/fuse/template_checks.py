@@ -41,7 +41,7 @@ def check_templates(rules: Rules, modules: Iterable[Module], found: Iterable[Dia
     Lowerings with findings already are left out, as are those for which no small program is found.
     """
     chosen = frozenset(modules)
-    known = [one.span for one in found if one.span is not None and (one.severity == "error" or one.code == "W0015")]
+    known = [one.span for one in found if one.span and (one.severity == "error" or one.code == "W0015")]
     out = []
     for lowering in rules.lowerings.values():
         if lowering.module in chosen and not any(span.starts_in(lowering.syntax.span) for span in known):
@@ -51,10 +51,10 @@ def check_templates(rules: Rules, modules: Iterable[Module], found: Iterable[Dia
 
 def _of(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
     statement, device = template_of(lowering), _DEVICES.get(lowering.syntax.device)
-    if statement is None or device is None:
+    if not statement or not device:
         return []
     program = next(iter(instances(rules, lowering)), None)
-    if program is None:
+    if not program:
         return []
     templates = TemplatesOn(lowering.syntax.device, (rules,), (lowering.module.library,), device.write)
     line, text = 0, ""
@@ -65,7 +65,7 @@ def _of(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
         text = made.text
         problem = device.refused(made)
         where = re.search(rf"\b{re.escape(Path(statement.template).name)}[:(](\d+)", problem)
-        line = int(where[1]) if where is not None else 0
+        line = int(where[1]) if where else 0
     except NotRendered as reason:
         problem, line = str(reason), reason.line
     except (NotGenerated, Mismatch, EvalError, Unbound) as reason:

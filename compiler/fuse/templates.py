@@ -87,7 +87,7 @@ class TemplatesOn(Generic[Text]):
         for rules in libraries:
             for name, definition in rules.lowerings.items():
                 statement = template_of(definition)
-                if definition.syntax.device == device and statement is not None and name not in seen:
+                if definition.syntax.device == device and statement and name not in seen:
                     self._add(rules, definition, statement, trust)
                 seen.add(name)
 
@@ -101,7 +101,7 @@ class TemplatesOn(Generic[Text]):
             self.note(f"W0014: the templates of `{library}` are not used, {why}; `--trust {library}` uses them")
             return
         expression = expression_of(definition)
-        if definition.syntax.expr is not None and expression is None:
+        if definition.syntax.expr and not expression:
             # `dslc check` says so, too
             self.left_out(definition.name, UNKNOWNS)
             return
@@ -133,7 +133,7 @@ class TemplatesOn(Generic[Text]):
         index = GraphIndex(graph) if self._found else None
         seen: set[frozenset[Node]] = set()
         for rule in (rule for one in self._found for rule in one.rules):
-            assert index is not None
+            assert index
             for match in find_matches(rule, index, limit=PLACES):
                 nodes = _between(match, around)
                 if nodes and nodes not in seen and around.convex(nodes):
@@ -180,8 +180,8 @@ class TemplatesOn(Generic[Text]):
         return next((self._made(one, group) for one in self._found if one.definition.name == lowering), None)
 
     def _made(self, one: _Template, group: Graph) -> Text | None:
-        filling = self._expressed(one, group) if one.expression is not None else _matched(one, group)
-        return None if filling is None else self._write(filling)
+        filling = self._expressed(one, group) if one.expression else _matched(one, group)
+        return self._write(filling) if filling else None
 
     def fits(self, group: Graph) -> bool:
         """Return whether some lowering takes a group as a whole."""
@@ -217,7 +217,7 @@ class TemplatesOn(Generic[Text]):
         return None
 
     def _expressed(self, one: _Template, group: Graph) -> Filling | None:
-        assert one.expression is not None
+        assert one.expression
         order = self._order(one.expression, group)
         if order is None:
             return None
@@ -241,7 +241,7 @@ def instances(
 ) -> Iterator[Graph]:
     """Small programs that a lowering takes; none where its form allows no draw."""
     expression = expression_of(definition)
-    if expression is not None:
+    if expression:
         with suppress(Mismatch, EvalError, Unbound, DslcError):
             args = sample(rules, expression)[0].node.args
             made = elaborate(rules, expression, tuple(arg.type for arg in args), ()).over(args)
@@ -263,7 +263,7 @@ def instances(
 def _matched(one: _Template, group: Graph) -> Filling | None:
     index = GraphIndex(group)
     match = next((match for rule in one.rules for match in find_matches(rule, index) if _whole(match, group)), None)
-    if match is None:
+    if not match:
         return None
     declared = [param.name for param in one.definition.syntax.params]
     given = match.state.values

@@ -89,7 +89,7 @@ class ProgramTimer:
     def function(self, program: Graph) -> Function:
         """The function of a program. Raises DslcError where ONNX has no words for it."""
         found = self._functions.get(program)
-        if found is None:
+        if not found:
             found = self._functions[program] = function_of(self.rules, program, self.opset)
         return found
 
@@ -105,7 +105,7 @@ class ProgramTimer:
         if nodes is None:
             return inf
         model, path = nodes, ""
-        if library is not None:
+        if library:
             # the same nodes with other kernels are another model
             proto = onnx.ModelProto.FromString(nodes)
             proto.producer_version = " ".join(sorted(map(self._code, library.kernels.values())))

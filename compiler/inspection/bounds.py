@@ -165,7 +165,7 @@ def _names(parts: Iterable[Scalar]) -> frozenset[Sym]:
 def _coordinates(access: Access, node: ScopeNode) -> Iterator[tuple[Scalar, Scalar]]:
     """Index and size, for each dimension of a read without `other`."""
     if isinstance(access.node, Read):
-        if access.node.other is not None:
+        if access.node.other:
             return
         for index, size in zip(access.node.index, node.args[access.node.operand].type.shape, strict=True):
             yield index, as_scalar(size)
@@ -253,7 +253,7 @@ def _place(
     texts = (statement.value, tuple(s for s in op.syntax.statements if isinstance(s, t.Function)))
     found = []
     for each in walk_expr(texts):
-        if isinstance(each, t.Subscript) and isinstance(each.base, t.Name) and each.other is None:
+        if isinstance(each, t.Subscript) and isinstance(each.base, t.Name) and not each.other:
             with suppress(Unbound):
                 if env.get(each.base.id) == operand:
                     found.append(each)
@@ -262,9 +262,9 @@ def _place(
         name = op.syntax.params[int(inside.name[1:])].name if isinstance(inside, Input) else "a tensor"
         return statement.target.span, name
     exact = next((each for each in found if _says(each, access, statement, env)), None)
-    if exact is not None:
+    if exact:
         return exact.span, exact.span.text
-    reads = [other.node for other in accesses(node.scope) if isinstance(other.node, Read) and other.node.other is None]
+    reads = [other.node for other in accesses(node.scope) if isinstance(other.node, Read) and not other.node.other]
     same = list(dict.fromkeys(read for read in reads if read.operand == access.node.operand))
     plain = _is_plain(access.node.index)
     found = [

@@ -33,7 +33,7 @@ def operator_named(rules: Rules, name: str) -> OperatorDef:
             return min(own, key=lambda op: (len(op.syntax.outputs), len(op.syntax.params)))
         if any(op.short == name for op in rules.operators.values()):
             raise
-        read = [clause for clause in rules.onnx.get(name, ()) if clause.value is not None]
+        read = [clause for clause in rules.onnx.get(name, ()) if clause.value]
         if read:
             # such a node is no operator, but an expression of some
             raise error("E0201", f"no operator is ONNX's `{name}`", hint=_read_as(read[-1])) from None
@@ -71,7 +71,7 @@ def definition_named(known: Mapping[str, _T], name: str, what: str, otherwise: s
 
 def onnx_operators(rules: Rules, onnx: str) -> tuple[OperatorDef, ...]:
     """The operators that are written as an ONNX node of that name, in the order of their clauses."""
-    return tuple(dict.fromkeys(clause.operator for clause in rules.onnx.get(onnx, ()) if clause.operator is not None))
+    return tuple(dict.fromkeys(clause.operator for clause in rules.onnx.get(onnx, ()) if clause.operator))
 
 
 def onnx_names(rules: Rules) -> dict[str, dict[str, None]]:
@@ -112,13 +112,13 @@ def likely(rules: Rules, name: str) -> str:
 
 
 def _read_as(clause: OnnxClause) -> str:
-    assert clause.value is not None
+    assert clause.value
     names = ", ".join(f"`dslc show {name}`" for name in _of_clause(clause))
     return f"such a node is read as `{show(clause.value)}`" + (f": see {names}" if names else "")
 
 
 def _of_clause(clause: OnnxClause) -> Iterator[str]:
-    if clause.operator is not None:
+    if clause.operator:
         yield clause.operator.name
-    elif clause.value is not None:
+    elif clause.value:
         yield from called(clause.module, clause.value)

@@ -30,12 +30,7 @@ def check_lowering(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
     """Mistakes in a lowering once its names are known: reads, and an expression that no template can be for."""
     found = lowering_bounds(rules, lowering)
     syntax, template = lowering.syntax, template_of(lowering)
-    if (
-        syntax.device in TEMPLATED
-        and template is not None
-        and syntax.expr is not None
-        and expression_of(lowering) is None
-    ):
+    if syntax.device in TEMPLATED and template and syntax.expr and not expression_of(lowering):
         try:
             template_text(lowering.module, template.template)
         except NoTemplate:
@@ -66,7 +61,7 @@ def lowering_bounds(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
 def expression_of(lowering: LoweringDef) -> OperatorDef | None:
     """The equation of a lowering as an operator; None where it has unknowns (coefficients, terms), or conditions on memory."""
     syntax = lowering.syntax
-    if syntax.expr is None or any(isinstance(s, t.Let | t.LetMany | t.Function) for s in syntax.statements):
+    if not syntax.expr or any(isinstance(s, t.Let | t.LetMany | t.Function) for s in syntax.statements):
         return None
     wheres = tuple(s for s in syntax.statements if isinstance(s, t.Where))
     if _calls(wheres) & (_LAYOUT | _SIZES):
@@ -86,7 +81,7 @@ def _operators(lowering: LoweringDef) -> list[OperatorDef]:
     named = {s.target.name for s in syntax.statements if isinstance(s, t.Let)}
     kept = tuple(c for c in conditions if not _calls(c) & _LAYOUT and not _names(c) & named)
     wheres = (t.Where(kept, span=guards[0].span),) if kept else ()
-    if syntax.expr is not None:
+    if syntax.expr:
         return [_operator(lowering, syntax.expr, wheres)]
     out = []
     for node in walk_expr(tuple(bind.value for bind in syntax.match)):
@@ -94,7 +89,7 @@ def _operators(lowering: LoweringDef) -> list[OperatorDef]:
             isinstance(node, t.Nested)
             and node.subs is None
             and isinstance(node.scope, t.Traversal)
-            and node.scope.where is None
+            and not node.scope.where
         ):
             target = t.Defined(f"scope at {node.span.start}", node.scope.places, span=node.span)
             out.append(_operator(lowering, t.Equation(target, node.scope.body, span=node.span), wheres))
@@ -105,14 +100,14 @@ def _operator(lowering: LoweringDef, equation: t.Equation, wheres: tuple[t.Where
     syntax, module = lowering.syntax, lowering.module
     unknown = {
         node.function for node in walk_expr(equation.value)
-        if isinstance(node, t.Call) and node.function not in VOCABULARY and module.lookup(node.function) is None
+        if isinstance(node, t.Call) and node.function not in VOCABULARY and not module.lookup(node.function)
     }  # fmt: skip
     equation = replace(equation, value=_without(equation.value, frozenset(unknown)))
     known = {param.name for param in syntax.params} | {name for param in syntax.params for name in _names(param.type)}
     known |= {node.name for node in walk_expr((equation.target.places, equation.value)) if isinstance(node, t.Binder)}
     coefficients = {
         node.id: node.span for node in walk_expr(equation.value)
-        if isinstance(node, t.Name) and node.id not in known and node.id[0].islower() and module.lookup(node.id) is None
+        if isinstance(node, t.Name) and node.id not in known and node.id[0].islower() and not module.lookup(node.id)
         and node.id not in VOCABULARY
     }  # fmt: skip
     attrs = tuple(

@@ -91,7 +91,7 @@ def _candidates(
             given: list[Value | None] = []
             try:
                 for p in params:
-                    assert p.type is not None
+                    assert p.type
                     given.append(_input(p, types, shapes.get(p.name) or shape_of(p.type, env).shape))
             except (Mismatch, Unbound, EvalError):
                 continue
@@ -101,7 +101,7 @@ def _candidates(
 def _fix(op: OperatorDef, env: Env, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, DType]) -> None:
     """Sizes that given shapes determine replace the proposed ones."""
     for param in op.syntax.params:
-        if param.name in shapes and param.type is not None:
+        if param.name in shapes and param.type:
             own = Env(op.module, env.rules)
             try:
                 dtype = DTYPES.get(param.type.name) or types[param.type.name]
@@ -113,7 +113,7 @@ def _fix(op: OperatorDef, env: Env, shapes: Mapping[str, tuple[int, ...]], types
 
 
 def _input(param: t.Param, types: Mapping[str, DType], shape: tuple[Any, ...]) -> Value:
-    assert param.type is not None
+    assert param.type
     dtype = DTYPES.get(param.type.name) or types[param.type.name]
     return input_value(param.name, TensorType(dtype, tuple(shape)))
 
@@ -140,10 +140,10 @@ def _attributes(
     for attr in op.attrs:
         if attr.name not in chosen and env.has(attr.name):
             chosen[attr.name] = env.get(attr.name)
-        elif attr.name not in chosen and attr.default is None:
+        elif attr.name not in chosen and not attr.default:
             missing.append(attr)
-    first = next((value for value in values if value is not None), None)
-    shape: tuple[Any, ...] = first.type.shape if first is not None else (2, 2)
+    first = next((value for value in values if value), None)
+    shape: tuple[Any, ...] = first.type.shape if first else (2, 2)
     for found in islice(product(*(_options(attr, shape, env) for attr in missing)), 60):
         yield {**chosen, **{attr.name: value for attr, value in zip(missing, found, strict=True)}}
 

@@ -56,7 +56,7 @@ def _sizes(params: Sequence[t.Param]) -> set[str]:
     out: set[str] = set()
     packs: set[str] = set()
     for param in params:
-        for node in walk_expr(param.type.dims or ()) if param.type is not None else ():
+        for node in walk_expr(param.type.dims or ()) if param.type else ():
             if isinstance(node, t.Pack) and isinstance(node.value, t.Name):
                 packs.add(node.value.id)
             elif isinstance(node, t.Name):
@@ -74,7 +74,7 @@ def _attribute_kinds(sub: SubstitutionDef) -> dict[str, str]:
         declared = {attr.name: attr.type for attr in op.attrs}
         for keyword in node.kwargs:
             type = declared.get(keyword.name)
-            if type is None:
+            if not type:
                 continue
             if isinstance(keyword.value, t.Name) and type.dims is None:
                 out.setdefault(keyword.value.id, type.name)

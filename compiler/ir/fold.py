@@ -202,7 +202,7 @@ def _sum(args: tuple[Scalar, ...]) -> Scalar:
     for arg in args:
         for part in _parts(arg, "+"):
             coefficient, rest = _terms(part)
-            if rest is None:
+            if not rest:
                 constant = _plus(constant, coefficient)
             else:
                 terms[rest] = _plus(terms.get(rest, 0), coefficient)
@@ -252,9 +252,9 @@ def _divisible(node: Scalar, by: int) -> tuple[Scalar, Scalar]:
     rest: list[Scalar] = []
     for part in _parts(node, "+"):
         coefficient, factor = _terms(part)
-        if factor is not None and isinstance(coefficient, int) and coefficient % by == 0:
+        if factor and isinstance(coefficient, int) and coefficient % by == 0:
             quotient.append(_product((num(coefficient // by), factor)))
-        elif factor is None and isinstance(coefficient, int):
+        elif not factor and isinstance(coefficient, int):
             quotient.append(num(coefficient // by))
             rest.append(num(coefficient % by))
         else:
@@ -302,7 +302,7 @@ def _ordered(name: str, a: Scalar, b: Scalar) -> bool | None:
 def _exact_quotient(a: Scalar, b: Scalar) -> Scalar | None:
     """`a // b` where b divides a as polynomials (a divisor is never 0)."""
     top, by = _polynomial(a), _polynomial(b)
-    found = None if top is None or by is None else top.quotient(by)
+    found = None if not top or not by else top.quotient(by)
     return None if found is None else _sum(tuple(_product((num(times), *factors)) for factors, times in found.terms))
 
 
@@ -313,7 +313,7 @@ def _polynomial(node: Scalar) -> _Sum | None:
         coefficient, rest = _terms(part)
         if not isinstance(coefficient, int):
             return None
-        found[() if rest is None else tuple(sorted(_parts(rest, "*"), key=_Sum.key))] = coefficient
+        found[tuple(sorted(_parts(rest, "*"), key=_Sum.key)) if rest else ()] = coefficient
     return _Sum.of_terms(found)
 
 
@@ -351,7 +351,7 @@ def _divided(name: str, a: Scalar, b: Scalar) -> Scalar:
             return _sum((quotient, raw_apply("//", rest, b) if left is None else num(left // by)))
         return raw_apply("%", rest, b) if left is None else num(left % by)
     exact = None if a is num(0) and b.op != "+" else _exact_quotient(a, b)
-    if exact is None:
+    if not exact:
         return raw_apply(name, a, b)
     return exact if name == "//" else num(0)
 

@@ -131,7 +131,7 @@ class Value:
     def type(self) -> TensorType:
         """Raises ValueError where the type is unknown."""
         found = self.type_or_none
-        if found is None:
+        if not found:
             raise ValueError("a value of unknown type")
         return found
 
@@ -230,7 +230,7 @@ class _Kept(weakref.ref[Node]):
 def _gone(kept: _Kept, pool: dict[Any, _Kept] = Node._pool) -> None:
     found = pool.pop(kept.key, None)
     # an equal node may have been made between the end of this one and this call
-    if found is not kept and found is not None:
+    if found is not kept and found:
         pool[kept.key] = found
 
 
@@ -252,7 +252,7 @@ def _intern(
     """The node of a key; made with its `own` attributes where there is none. It is `constant` as its arguments are, or as is said."""
     tagged = (cls, *key)
     kept = Node._pool.get(tagged)
-    found = None if kept is None else kept()
+    found = kept() if kept else None
     if found is None:
         found = cls.__new__(cls)
         found.args, found.types, found._hash = args, types(), hash(tagged)
@@ -285,7 +285,7 @@ def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType
     tag = exactly(tuple(value for _, value in attrs))
     key = (op, tag, tuple(name for name, _ in attrs), types)
     head = Head._pool.get(key)
-    if head is None:
+    if not head:
         head = Head()
         head.op, head.attrs, head.tag, head.types, head.code = op, attrs, tag, types, hash(key)
         Head._pool[key] = head
@@ -301,7 +301,7 @@ def called(head: Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
     pool = Node._pool
     key = (head, *map(_place, args))
     kept = pool.get(key)
-    node: Any = None if kept is None else kept()
+    node: Any = kept() if kept else None
     if node is None:
         node = Call.__new__(Call)
         node.args, node.types, node.constant = args, head.types, True

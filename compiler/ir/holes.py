@@ -41,7 +41,7 @@ def program(inputs: Iterable[Value], outputs: Iterable[Value]) -> Graph:
     """
     key = (tuple(inputs), tuple(outputs))
     found = _PROGRAMS.get(key)
-    if found is None:
+    if not found:
         for number, value in enumerate(key[0]):
             if not is_hole(value, number):
                 raise ValueError(f"input {number} of a program is not the hole of that number")

@@ -101,7 +101,7 @@ class Normalizer:
             body = substitute(body, {}, 0, renumbered(numbers.__getitem__))
         groups = scope.groups if scope.groups is not None and any(count != 1 for count in scope.groups) else None
         form = self._forms.get(body)
-        if form is None:
+        if not form:
             form = self._forms[body] = form_of(body)
         whole = Scope(scope.extents, form, scope.dtype, groups)
         if len({node.operand for node in each_of(Read, whole.body)}) < len(operands):
@@ -157,7 +157,7 @@ def _named(node: Scalar, depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
             return _folded(node.name, args)
         return apply(node.name, *args)
     if isinstance(node, Read):
-        other = None if node.other is None else _named(node.other, depth, names)
+        other = _named(node.other, depth, names) if node.other else None
         return read(node.operand, tuple(_named(part, depth, names) for part in node.index), other)
     if isinstance(node, Table):
         return table(node.values, tuple(_named(part, depth, names) for part in node.index))
@@ -173,7 +173,7 @@ def _in_order(node: Reduce, order: Sequence[int], depth: int, names: Mapping[Ite
         iters.append(bound(below))
         inner[node.iters[k]] = iters[-1]
     depth += len(iters)
-    where = None if node.where is None else _named(node.where, depth, inner)
+    where = _named(node.where, depth, inner) if node.where else None
     return reduce(node.kind, tuple(iters), tuple(extents), _named(node.body, depth, inner), where)
 
 
@@ -193,7 +193,7 @@ def _signatures(node: Reduce, names: Mapping[Iter, Scalar]) -> list[str]:
     own = set(node.iters)
     marks = [f"?{extent}" if own.isdisjoint(extent.free) else "?" for extent in node.extents]
     outer = {it: str(name) for it, name in names.items()}
-    parts = [node.body, *([] if node.where is None else [node.where])]
+    parts = [node.body, *([node.where] if node.where else [])]
     for _ in range(2):
         count = Counter(marks)
         if len(count) == len(marks):
@@ -232,7 +232,7 @@ class _Shown:
             return f"{node.name}({', '.join([self.go(arg) for arg in node.args])})"
         if isinstance(node, Read | Table):
             head = node.operand if isinstance(node, Read) else node.values
-            other = "" if not isinstance(node, Read) or node.other is None else f" else {self.go(node.other)}"
+            other = "" if not isinstance(node, Read) or not node.other else f" else {self.go(node.other)}"
             return f"{head}[{', '.join([self.go(part) for part in node.index])}{other}]"
         if isinstance(node, Reduce):
             inside = dict(self.names)
@@ -241,7 +241,7 @@ class _Shown:
                 sizes.append(_Shown(inside, self.level + 1).go(extent))
                 inside[it] = f"?{self.level} {sizes[-1]}"
             below = _Shown(inside, self.level + 1)
-            where = "" if node.where is None else f" where {below.go(node.where)}"
+            where = f" where {below.go(node.where)}" if node.where else ""
             return f"{node.kind}[{', '.join(sorted(sizes))}{where}] {below.go(node.body)}"
         return str(node)
 
@@ -294,15 +294,15 @@ def _flat_reduction(node: Reduce) -> Scalar:
         if it not in single:
             iters.append(it)
             extents.append(put(extent))
-    where = None if node.where is None else put(node.where)
+    where = put(node.where) if node.where else None
     body = put(node.body)
     while (joined := _inner(node.kind, frozenset(iters), body)) is not None:
         inner, body = joined
         iters += inner.iters
         extents += inner.extents
         if inner.where is not None:
-            where = inner.where if where is None else apply("and", where, inner.where)
-    if not iters and where is not None:
+            where = apply("and", where, inner.where) if where else inner.where
+    if not iters and where:
         # one position, perhaps none
         return Reduce._make(body, (num(1),), (bound(depth),), node.kind, where)
     return reduce(node.kind, tuple(iters), tuple(extents), body, where)

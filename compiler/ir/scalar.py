@@ -64,7 +64,7 @@ class Scalar:
 def _known(key: tuple[Any, ...]) -> Any:
     """The node with a key, where there is one. A key starts with the class."""
     found = Scalar._pool.get(key)
-    return None if found is None else found()
+    return found() if found else None
 
 
 def _new(key: tuple[Any, ...], parts: tuple[Any, ...], free: frozenset[Iter], integral: bool) -> Any:
@@ -122,7 +122,7 @@ class Num(Scalar):
         # zeros of both signs are equal, and not the same
         key = (Num, kind, value) if value or kind is not float else (Num, kind, repr(value))
         found: Num | None = _known(key)
-        if found is None:
+        if not found:
             found = _new(key, (value,), _NONE, kind is int)
             found.value = value
         return found
@@ -139,7 +139,7 @@ class Sym(Scalar):
     def _make(least: int | None, name: str) -> Sym:
         key = (Sym, least, name)
         found: Sym | None = _known(key)
-        if found is None:
+        if not found:
             found = _new(key, (least, name), _NONE, True)
             found.least, found.name = least, name
         return found
@@ -155,7 +155,7 @@ class Iter(Scalar):
     def _make(name: str) -> Iter:
         key = (Iter, name)
         node: Iter | None = _known(key)
-        if node is None:
+        if not node:
             node = _new(key, (name,), _NONE, True)
             node.name = name
             # it is what is free in itself
@@ -175,14 +175,14 @@ class Read(Scalar):
     def _make(index: tuple[Scalar, ...], operand: int, other: Scalar | None) -> Read:
         key = (Read, operand, index, other)
         found: Read | None = _known(key)
-        if found is None:
-            found = _above(key, (index, operand, other), index if other is None else (*index, other))
+        if not found:
+            found = _above(key, (index, operand, other), (*index, other) if other else index)
             found.index, found.operand, found.other, found.reads = index, operand, other, True
         return found
 
     @property
     def children(self) -> tuple[Scalar, ...]:
-        return self.index if self.other is None else (*self.index, self.other)
+        return (*self.index, self.other) if self.other else self.index
 
 
 class Table(Scalar):
@@ -196,7 +196,7 @@ class Table(Scalar):
     def _make(index: tuple[Scalar, ...], values: tuple[Any, ...]) -> Table:
         key = (Table, index, exactly(values))
         found: Table | None = _known(key)
-        if found is None:
+        if not found:
             found = _above(key, (index, values), index)
             found.index, found.values = index, values
         return found
@@ -221,7 +221,7 @@ class Apply(Scalar):
     def _make(args: tuple[Scalar, ...], name: str) -> Apply:
         key = (Apply, name, args)
         found: Apply | None = _known(key)
-        if found is None:
+        if not found:
             found = _above(key, (args, name), args)
             found.args, found.name = args, name
             found.integral = name in _INTEGRAL and all(arg.integral for arg in args)
@@ -252,8 +252,8 @@ class Reduce(Scalar):
     ) -> Reduce:
         key = (Reduce, kind, iters, extents, body, where)
         found: Reduce | None = _known(key)
-        if found is None:
-            inner = (*extents, body) if where is None else (*extents, body, where)
+        if not found:
+            inner = (*extents, body, where) if where else (*extents, body)
             found = _above(key, (body, extents, iters, kind, where), inner)
             found.body, found.extents, found.iters, found.kind, found.where = body, extents, iters, kind, where
             found.free, found.binds = found.free.difference(iters), True
@@ -261,7 +261,7 @@ class Reduce(Scalar):
 
     @property
     def children(self) -> tuple[Scalar, ...]:
-        return (*self.extents, self.body) if self.where is None else (*self.extents, self.where, self.body)
+        return (*self.extents, self.where, self.body) if self.where else (*self.extents, self.body)
 
     @property
     def ranges(self) -> Iterator[tuple[Iter, Scalar]]:
@@ -339,9 +339,9 @@ def reduce(
     kind: str, iters: tuple[Iter, ...], extents: tuple[Scalar, ...], body: Scalar, where: Scalar | None = None
 ) -> Scalar:
     """A reduction; its body where there are no iterators and no condition."""
-    if where is not None and isinstance(where, Num) and where.value is True:
+    if where and isinstance(where, Num) and where.value is True:
         where = None
-    if not iters and where is None:
+    if not iters and not where:
         return body
     return Reduce._make(body, extents, iters, kind, where)
 
@@ -400,9 +400,9 @@ def rebuild(root: Scalar, leaf: Callable[[Scalar], Scalar | None], cache: dict[S
 def _rebuilt(node: Scalar, leaf: Callable[[Scalar], Scalar | None], memo: dict[Scalar, Scalar]) -> Scalar:
     # no function inside a function: one that calls itself is a cycle, which waits for the collector with all that it holds
     found = memo.get(node)
-    if found is None:
+    if not found:
         found = leaf(node)
-        if found is None:
+        if not found:
             children = node.children
             found = _with_children(node, [_rebuilt(child, leaf, memo) for child in children]) if children else node
         memo[node] = found
@@ -418,11 +418,11 @@ def _with_children(node: Scalar, new: list[Scalar]) -> Scalar:
         return apply(node.name, *new)
     if isinstance(node, Read):
         count = len(node.index)
-        return read(node.operand, tuple(new[:count]), None if node.other is None else new[count])
+        return read(node.operand, tuple(new[:count]), new[count] if node.other else None)
     if isinstance(node, Table):
         return table(node.values, tuple(new))
     assert isinstance(node, Reduce)
-    where = None if node.where is None else new[-2]
+    where = new[-2] if node.where else None
     return reduce(node.kind, node.iters, tuple(new[: len(node.extents)]), new[-1], where)
 
 
@@ -435,9 +435,9 @@ def substitute(root: Scalar, values: dict[Iter, Scalar] | dict[Scalar, Scalar]) 
 def conjuncts(*conditions: Scalar | None) -> Iterator[Scalar]:
     """The conditions that are there, with every `and` taken apart."""
     for condition in conditions:
-        if condition is not None and condition.op == "and":
+        if condition and condition.op == "and":
             yield from conjuncts(*condition.args)
-        elif condition is not None:
+        elif condition:
             yield condition
 
 
@@ -453,7 +453,7 @@ def rewrite(root: Scalar, after: Callable[[Scalar], Scalar], cache: dict[Scalar,
 
 def _rewritten(node: Scalar, after: Callable[[Scalar], Scalar], memo: dict[Scalar, Scalar]) -> Scalar:
     found = memo.get(node)
-    if found is None:
+    if not found:
         children = node.children
         new = _with_children(node, [_rewritten(child, after, memo) for child in children]) if children else node
         found = memo[node] = after(new)

@@ -81,7 +81,7 @@ class _Moved:
         if not node.binds and (self.on_read is None or not node.reads) and self.values.keys().isdisjoint(node.free):
             return node
         found = self.memo.get(node)
-        if found is None:
+        if not found:
             found = self.memo[node] = self._fresh(node)
         return found
 
@@ -94,7 +94,7 @@ class _Moved:
             return node if all(map(is_, args, node.args)) else apply(node.name, *args)
         if isinstance(node, Read):
             index = tuple([self.go(part) for part in node.index])
-            other = None if node.other is None else self.go(node.other)
+            other = self.go(node.other) if node.other else None
             return (
                 read(node.operand, index, other)
                 if self.on_read is None
@@ -131,7 +131,7 @@ class _Moved:
             extents.append(size)
             iters.append(name)
             inner.depth += 1
-        where = None if node.where is None else inner.go(node.where)
+        where = inner.go(node.where) if node.where else None
         return reduce(node.kind, tuple(iters), tuple(extents), inner.go(node.body), where)
 
 
@@ -190,7 +190,7 @@ def inline(value: Value, operand: int) -> Value:
             return read(order.setdefault(args[node.operand], len(order)), index, other)
         element = substitute(producer.body, positions(producer, index), depth, below_it)
         element = converted(element, producer.dtype, tuple([arg.type.dtype for arg in order]))
-        return element if other is None else apply("select", inside(index, shape), element, other)
+        return apply("select", inside(index, shape), element, other) if other else element
 
     body = substitute(scope.body, {}, 0, on_read)
     if len({node.operand for node in each_of(Read, body)}) < len(order):

@@ -41,14 +41,14 @@ class ScalarText:
         if isinstance(node, Read):
             name = f"${node.operand}" if self._operands is None else self._operands[node.operand]
             inside = [self.go(part) for part in node.index]
-            if node.other is not None:
+            if node.other:
                 inside.append(f"other={self.go(node.other)}")
             return f"{name}[{', '.join(inside)}]"
         if isinstance(node, Table):
             return f"{_matrix(node.values)}[{', '.join(self.go(part) for part in node.index)}]"
         if isinstance(node, Reduce):
             binders = ", ".join(f"{i.name}: {self.go(e)}" for i, e in node.ranges)
-            where = "" if node.where is None else f" where {self.go(node.where)}"
+            where = f" where {self.go(node.where)}" if node.where else ""
             return f"({node.kind}[{binders}{where}] {self._inner(node.body)})"
         assert isinstance(node, Apply)
         if node.name == "select":

@@ -64,15 +64,15 @@ def node_at(node: Node, args: tuple[Value, ...], put: Put, body: Put) -> tuple[V
         inside = with_sizes((*node.group.inputs, *node.group.outputs), put, body)
         count = len(node.group.inputs)
         return kernel_value(Graph(inside[:count], inside[count:]), args)
-    types = tuple([None if type is None else type_at(type, put) for type in node.types])
+    types = tuple([type_at(type, put) if type else None for type in node.types])
     if isinstance(node, Input):
         return (retyped(node, types[0]),)
     if isinstance(node, Call):
         attrs = tuple((name, sized(value, put)) for name, value in node.attrs)
-        return call(node.op, args, attrs, tuple(type for type in types if type is not None))
+        return call(node.op, args, attrs, tuple(type for type in types if type))
     if isinstance(node, Opaque):
         return opaque(node.key, node.label, node.payload, args, types)
-    if isinstance(node, Constant) and isinstance(node.data, FillRef) and types != node.types and types[0] is not None:
+    if isinstance(node, Constant) and isinstance(node.data, FillRef) and types != node.types and types[0]:
         return (fill(node.data.value, types[0]),)
     return with_args(node, args)
 

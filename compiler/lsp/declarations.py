@@ -36,7 +36,7 @@ class Declared:
         while at >= 2 and tokens[at - 1].text == "." and tokens[at - 2].kind == "word":
             at -= 2
         keyword = tokens[at - 1] if at else None
-        if keyword is None or keyword.text not in _INTRODUCES:
+        if not keyword or keyword.text not in _INTRODUCES:
             return False
         if not keyword.line_start and (at < 2 or tokens[at - 2].text != "partial"):
             return False
@@ -73,7 +73,7 @@ def declared_in(item: t.Item) -> Declared:
     for node in t.walk(item):
         found: dict[str | None, str] = {}
         if isinstance(node, t.Param):
-            found = {node.name: "parameter", **({node.type.name: "type"} if node.type is not None else {})}
+            found = {node.name: "parameter", **({node.type.name: "type"} if node.type else {})}
         elif isinstance(node, t.Binder | t.ForAll):
             found = {node.name: "iterator"}
         elif isinstance(node, t.Defined | t.Search | t.GivenItem | t.Formula):

@@ -75,7 +75,7 @@ def declared(session: EditorSession, view: DocumentView, symbol: Symbol) -> Iter
         yield from ((view.source, one) for one in words(session, view) if one.symbol == symbol and one.defines)
         return
     module = session.module_of(view.rules, Path(symbol.path))
-    if module is not None and view.rules is not None:
+    if module and view.rules:
         found = of_module(session, module, view.rules)
         yield from ((module.file.source, one) for one in found if one.symbol == symbol and one.defines)
 
@@ -87,7 +87,7 @@ def renamed(session: EditorSession, view: DocumentView, word: Occurrence, name: 
         NotRenamed: it has no name of its own here, the new one is none, is taken, or files outside of the editor would change.
     """
     symbol = word.symbol
-    if symbol is None or symbol.kind in {"onnx", "module"}:
+    if not symbol or symbol.kind in {"onnx", "module"}:
         raise NotRenamed("this word is no name of yours")
     if not _NAME.fullmatch(name) or name in RESERVED:
         raise NotRenamed(f"`{name}` is no name that something may have")
@@ -119,12 +119,12 @@ def _apart(
     """Raises NotRenamed where the new name means something else at one of the places."""
     if symbol.kind in {"local", "attribute", "output"}:
         for one in words(session, view):
-            if view.source.text[one.start : one.end] == name and one.symbol is not None and _near(one.symbol, symbol):
+            if view.source.text[one.start : one.end] == name and one.symbol and _near(one.symbol, symbol):
                 raise NotRenamed(f"`{name}` has another meaning in the same item")
         return
     for path in found:
         pieces = session.files.texts.get(Path(path))
-        text = pieces.file.source.text if pieces is not None else next(source.text for source, _ in found[path])
+        text = pieces.file.source.text if pieces else next(source.text for source, _ in found[path])
         if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", re.sub(r'#[^\n]*|"""[\s\S]*?"""', "", text)):
             raise NotRenamed(f"`{name}` is a name in {Path(path).name} already")
 
@@ -147,10 +147,10 @@ def actions(
     out, places = [], view.places
     for finding in findings:
         span = finding.span
-        if span is None or span.source.path != view.source.path or span.start > end or span.end < start:
+        if not span or span.source.path != view.source.path or span.start > end or span.end < start:
             continue
         about = [one for one in published if one.code == finding.code and one.range == places.of(span)]
-        if finding.fix is not None and finding.fix.span.source.path == view.source.path:
+        if finding.fix and finding.fix.span.source.path == view.source.path:
             edit = lsp.TextEdit(places.of(finding.fix.span), _ends(view, finding.fix.text))
             out.append(_action(view, fix_title(finding), [edit], about, preferred=True))
         if finding.severity == "warning" and finding.code != "W0016":
@@ -161,7 +161,7 @@ def actions(
 
 def fix_title(finding: Diagnostic) -> str:
     """The effect of a finding's edit, in a few words."""
-    assert finding.fix is not None
+    assert finding.fix
     old, new = finding.fix.span.text.strip(), finding.fix.text.strip()
     if not new:
         return f"remove `{_short(old)}`"
@@ -175,11 +175,11 @@ def _short(text: str) -> str:
 
 def _ignoring(view: DocumentView, finding: Diagnostic) -> tuple[lsp.Range, str]:
     """The edit that ignores a warning: a comment at the end of its line, or a part of the comment that is there."""
-    assert finding.span is not None
+    assert finding.span
     line, _ = finding.span.source.position(finding.span.start)
     end = view.source.line_starts[line - 1] + len(view.source.line(line).rstrip())
     here = next((c for c in view.pieces.file.comments if c.span.start < end <= c.span.end and not c.own_line), None)
-    if here is not None:
+    if here:
         at = here.span.start
         return view.places.range(at, at), f"# dslc: ignore {finding.code} "
     return view.places.range(end, end), comment_for(finding.code)

@@ -35,13 +35,13 @@ _FAILS = (DslcError, EvalError, Mismatch, Unbound, ArithmeticError, AssertionErr
 def hover(view: DocumentView, word: Occurrence) -> str | None:
     """The meaning of a word, in Markdown; None where nothing is to be said."""
     symbol = word.symbol
-    if symbol is None or view.rules is None:
+    if not symbol or not view.rules:
         return NUMERICS.get(view.source.text[word.start : word.end])
     if symbol.kind == "onnx":
         return of_onnx(view.rules, symbol.name)
     if symbol.kind == "operator":
         operator = operator_of(view.rules, symbol)
-        return None if operator is None else of_operator(view.rules, operator)
+        return of_operator(view.rules, operator) if operator else None
     if symbol.kind == "attribute":
         return _attribute(view.rules, symbol)
     if symbol.kind in {"rule", "function"}:
@@ -102,7 +102,7 @@ def facts_of(rules: Rules, op: OperatorDef) -> dict[str, Any]:
 
 def _attribute(rules: Rules, symbol: Symbol) -> str | None:
     operator = operator_of(rules, Symbol("operator", symbol.owner, symbol.path))
-    found = next((attr for attr in operator.attrs if attr.name == symbol.name), None) if operator is not None else None
+    found = next((attr for attr in operator.attrs if attr.name == symbol.name), None) if operator else None
     return None if found is None else f"{_code(found.span.text)}\n\nAn attribute of `{symbol.owner}`."
 
 
@@ -126,7 +126,7 @@ def status_text(rules: Rules, rule: RuleDef) -> str:
 
 def _definition(rules: Rules, symbol: Symbol) -> str | None:
     rule = rule_named(rules, symbol.path, symbol.name)
-    if rule is not None:
+    if rule:
         doc = " ".join((getattr(rule.syntax, "doc", None) or "").split())
         return "\n\n".join(
             part for part in (_code(show(rule.syntax)), doc, f"Status: {status_text(rules, rule)}.") if part
@@ -147,8 +147,8 @@ def of_onnx(rules: Rules, name: str) -> str | None:
             own = onnx_operators(known, name)
             lines = [f"ONNX `{name}`"]
             lines += [f"is `{op.name}`:\n\n{_code(f'operator {op.signature}')}" for op in own]
-            read = [clause for clause in clauses if clause.value is not None]
-            lines += [f"is read as `{show(read[-1].value)}`"] if read and not own and read[-1].value is not None else []
+            read = [clause for clause in clauses if clause.value]
+            lines += [f"is read as `{show(read[-1].value)}`"] if read and not own and read[-1].value else []
             return "\n\n".join(lines)
     return f"ONNX `{name}`, which no loaded library reads"
 
@@ -169,7 +169,7 @@ def _local(view: DocumentView, word: Occurrence, symbol: Symbol) -> str | None:
             names = node.names
         if symbol.name in names:
             return _code(node.span.text) + ("\n\nAn iterator." if isinstance(node, t.Binder) else "")
-    params = [one for one in getattr(item, "params", ()) if isinstance(one, t.Param) and one.type is not None]
+    params = [one for one in getattr(item, "params", ()) if isinstance(one, t.Param) and one.type]
     sizes = [one.span.text for one in params if re.search(rf"\b{symbol.name}\b", one.span.text.partition(":")[2])]
     return f"A size or type of {', '.join(f'`{each}`' for each in sizes)}." if sizes else None
 
@@ -213,7 +213,7 @@ class _Place:
     def __init__(self, session: EditorSession, view: DocumentView, offset: int) -> None:
         self.session, self.view, self.offset = session, view, offset
         typed = _WORD.search(view.source.text[max(0, offset - 200) : offset])
-        self.begin = offset - (len(typed[0]) if typed is not None else 0)
+        self.begin = offset - (len(typed[0]) if typed else 0)
         self.seen = scan(view.source)
         self.tokens = [token for token in self.seen.tokens if token.end <= self.begin]
         found = item_at(view, offset)
@@ -287,7 +287,7 @@ class _Place:
             paths = [self.view.document.path.parent / f"{module[1:].replace('.', '/')}.rules"]
         else:
             folder, rest = find_library(module)
-            if folder is None:
+            if not folder:
                 return
             paths = [folder / f"{rest.replace('.', '/')}.rules"] if rest else sorted(folder.glob("*.rules"))
         for path in paths:
@@ -310,7 +310,7 @@ class _Place:
             found = module.lookup(owner) if owner is not None else None
             if isinstance(found, OperatorDef):
                 yield from _attributes_of(found)
-        if module is not None and head in module.aliases:
+        if module and head in module.aliases:
             others = module.aliases[head].names.items()
             own = (
                 name for name, one in others if isinstance(one, OperatorDef | FunctionDef) and one.module is not module
@@ -324,7 +324,7 @@ class _Place:
             token = self.tokens[at]
             depth += (token.kind == "close") - (token.kind == "open")
             if depth < 0:
-                found = self.view.module.lookup(self.tokens[at - 1].text) if self.view.module is not None else None
+                found = self.view.module.lookup(self.tokens[at - 1].text) if self.view.module else None
                 if token.text == "(" and isinstance(found, OperatorDef) and self._last().text in {"(", ","}:
                     given = {one.text for one in self.tokens[at:]}
                     for item in _attributes_of(found):
@@ -351,7 +351,7 @@ class _Place:
     def _visible(self) -> Iterator[lsp.CompletionItem]:
         """The operators and functions that the file has or imports."""
         module = self.view.module
-        for name, one in (module.names if module is not None else {}).items():
+        for name, one in (module.names if module else {}).items():
             if isinstance(one, OperatorDef):
                 doc = " ".join((one.syntax.doc or "").split())
                 yield from _named([name], _K.Function, "2", detail=one.signature, documentation=doc)
@@ -361,7 +361,7 @@ class _Place:
     def _importable(self) -> Iterator[lsp.CompletionItem]:
         """The standard library's operators that the file does not import yet, each with the import that it needs."""
         module = self.view.module
-        if module is None or not self.word or module.library == "std":
+        if not module or not self.word or module.library == "std":
             return
         for name, one in ((op.short, op) for op in standard().operators.values()):
             if name not in module.names and not name.startswith("_"):

@@ -74,7 +74,7 @@ def rule_of(rules: Rules, module: Module, name: str) -> t.Node | None:
     """The rule, law or rule set that a name of a file's library means."""
     for table in (rules.substitutions, rules.laws, rules.derivations, rules.lowerings, rules.rulesets):
         found = table.get(name) or table.get(f"{module.library}.{name}")
-        if found is not None:
+        if found:
             syntax: t.Node = found.syntax
             return syntax
     return None
@@ -141,13 +141,13 @@ class _Walk:
         if self.tokens[index].text != "(" or self._at(index - 1).kind != "word":
             return self.tokens[index].text, None
         _, parts = self._dotted(index - 1)
-        found = self.text.module.lookup(".".join(parts)) if self.text.module is not None else None
+        found = self.text.module.lookup(".".join(parts)) if self.text.module else None
         return self.tokens[index].text, found if isinstance(found, OperatorDef) else None
 
     # ---- words ---------------------------------------------------------------------------------------------------
 
     def _word(self, index: int, token: Token, inside: Declared | None, item: int, statement: str) -> Occurrence:
-        if inside is None:
+        if not inside:
             return Occurrence(token.start, token.end, *self._outside(index, token, statement))
         if inside.name_at(self.tokens, index):
             symbol, form = self._own_name(index, token.text, inside)
@@ -182,7 +182,7 @@ class _Walk:
             return self._named(name, index), "rule"
         if after.text == "=" and self.stack and (self.stack[-1][0] == "(" or self._is_entry(statement, inside)):
             operator = self.stack[-1][1]
-            if operator is None or all(attr.name != name for attr in operator.attrs):
+            if not operator or all(attr.name != name for attr in operator.attrs):
                 return None, "property"
             return Symbol("attribute", name, operator.module.file.source.path, operator.short), "property"
         if name in inside.attributes:
@@ -194,10 +194,10 @@ class _Walk:
         if name in KEYWORDS or (name in REDUCTIONS and after.text in "[("):
             return None, "keyword"
         module = self.text.module
-        found = module.lookup(name) if module is not None else None
-        if (symbol := definition(found, name)) is not None:
+        found = module.lookup(name) if module else None
+        if symbol := definition(found, name):
             return symbol, symbol.kind
-        if module is not None and name in module.aliases and after.text == ".":
+        if module and name in module.aliases and after.text == ".":
             return Symbol("module", name, module.aliases[name].file.source.path), "module"
         if (name in BUILTIN or (inside.kind == "test" and name in GENERATORS)) and after.text == "(":
             return None, "builtin"
@@ -241,12 +241,12 @@ class _Walk:
         for _, _, item in self.text.items:
             if getattr(item, "name", None) == name and not isinstance(item, t.Test | t.PropertyIs) and len(parts) == 1:
                 return Symbol(declared_in(item).kind, name, self.text.source.path)  # type: ignore[arg-type]
-        if module is None or rules is None:
+        if not module or not rules:
             return None
-        if (found := definition(module.lookup(dotted), name)) is not None:
+        if found := definition(module.lookup(dotted), name):
             return found
         syntax = rule_of(rules, module, dotted)
-        if syntax is not None:
+        if syntax:
             return Symbol("rule", name, syntax.span.source.path)
         operator = rules.operators.get(dotted) or rules.operators.get(f"{module.library}.{dotted}")
         return definition(operator, name)
@@ -268,14 +268,14 @@ class _Walk:
             return None, "module"
         if statement in {"import", "export"}:
             return self._of_header(name), "operator"
-        found = definition(module.lookup(".".join(parts)), name) if module is not None else None
-        return found, "operator" if found is not None else "variable"
+        found = definition(module.lookup(".".join(parts)), name) if module else None
+        return found, "operator" if found else "variable"
 
     def _imported(self, name: str, relative: bool) -> Symbol | None:
         module, rules = self.text.module, self.text.rules
-        for item in module.file.header.imports if module is not None and rules is not None else ():
+        for item in module.file.header.imports if module and rules else ():
             if item.module.split(".")[-1] == name and item.relative == relative:
-                for one in rules.modules if rules is not None else ():
+                for one in rules.modules if rules else ():
                     if one.name.rsplit(".", 1)[-1] == name or one.library == item.module:
                         return Symbol("module", name, one.file.source.path)
         return None
@@ -285,7 +285,7 @@ class _Walk:
         for _, _, item in self.text.items:
             if getattr(item, "name", None) == name and not isinstance(item, t.Test | t.PropertyIs):
                 return Symbol(declared_in(item).kind, name, self.text.source.path)  # type: ignore[arg-type]
-        return definition(module.lookup(name), name) if module is not None else None
+        return definition(module.lookup(name), name) if module else None
 
 
 def occurrences(text: Text) -> tuple[Occurrence, ...]:
@@ -295,7 +295,7 @@ def occurrences(text: Text) -> tuple[Occurrence, ...]:
     out = []
     for one in found:
         # a local comes from where it is first said
-        if one.symbol is not None and one.symbol.kind == "local" and one.symbol not in seen:
+        if one.symbol and one.symbol.kind == "local" and one.symbol not in seen:
             seen.add(one.symbol)
             one = Occurrence(one.start, one.end, one.symbol, one.form, True)
         out.append(one)
@@ -363,4 +363,4 @@ def item_at(view: DocumentView, offset: int) -> tuple[int, int, t.Item] | None:
 def named_at(text: str, start: int, end: int, name: str) -> tuple[int, int]:
     """The place of an item's name; the item's first character where it has none."""
     found = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)").search(text, start, end)
-    return found.span() if found is not None else (start, min(start + 1, end))
+    return found.span() if found else (start, min(start + 1, end))

@@ -78,7 +78,7 @@ def lenses(view: DocumentView) -> Iterator[lsp.CodeLens]:
         at = view.places.range(*named_at(view.source.text, span.start, span.end, item.name))
         proved = isinstance(item, t.Substitution | t.Property)
         texts = [("run tests", "dslc.test"), *([("verify", "dslc.verify")] if proved else [])]
-        if proved and rules is not None and (rule := rule_named(rules, path, item.name)) is not None:
+        if proved and rules and (rule := rule_named(rules, path, item.name)):
             texts.insert(0, (status_text(rules, rule), "dslc.status"))
         for text, command in texts:
             yield lsp.CodeLens(at, lsp.Command(text, command, arguments=[uri, item.name]))

@@ -83,7 +83,7 @@ class Server(LanguageServer):
         """Shows what was found by a look at one document, in it and in files that it imports and that are not open."""
         by_file: dict[str, list[lsp.Diagnostic]] = {self.session.uri(path): []}
         for one in findings:
-            where = Path(one.span.source.path) if one.span is not None else Path(one.path) if one.path else path
+            where = Path(one.span.source.path) if one.span else Path(one.path) if one.path else path
             if where != path and where in self.session.documents:
                 continue  # it says so itself
             by_file.setdefault(self.session.uri(where), []).append(self._diagnostic(one))
@@ -91,7 +91,7 @@ class Server(LanguageServer):
         self._told[path] = set(by_file)
         document = self.session.documents.get(path)
         for uri, found in [*by_file.items(), *((uri, []) for uri in gone)]:
-            version = document.version if document is not None and uri == document.uri else None
+            version = document.version if document and uri == document.uri else None
             self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, found, version))
 
     def forget(self, path: Path) -> None:
@@ -105,7 +105,7 @@ class Server(LanguageServer):
 
     def _diagnostic(self, one: Diagnostic) -> lsp.Diagnostic:
         start = lsp.Position(0, 0)
-        place = lsp.Range(start, start) if one.span is None else self.session.places(one.span.source).of(one.span)
+        place = self.session.places(one.span.source).of(one.span) if one.span else lsp.Range(start, start)
         said = [one.message, *([one.label] if one.label else []), *([one.counterexample] if one.counterexample else [])]
         said += [f"help: {one.hint}"] if one.hint else []
         related = [
@@ -154,7 +154,7 @@ def _about(made: Server, answers: Answers) -> Answers:
             @answers(method, options)
             def found(params: Any) -> Any:
                 view = made.session.view(params.text_document.uri)
-                return None if view is None else answer(view, params)
+                return answer(view, params) if view else None
 
             return answer
 
@@ -172,7 +172,7 @@ def _about_word(made: Server, answers: Answers) -> Answers:
             @about(method, options)
             def found(view: DocumentView, params: Any) -> Any:
                 word = word_at(words(made.session, view), view.places.offset(params.position))
-                return None if word is None else answer(view, word, params)
+                return answer(view, word, params) if word else None
 
             return answer
 
@@ -205,7 +205,7 @@ def _documents(made: Server, answers: Answers) -> None:
     @answers(lsp.TEXT_DOCUMENT_DID_CHANGE)
     def changed(params: lsp.DidChangeTextDocumentParams) -> None:
         document = session.change(params.text_document.uri, list(params.content_changes), params.text_document.version)
-        if document is not None:
+        if document:
             made.check(document.path)
 
     @answers(lsp.TEXT_DOCUMENT_DID_SAVE)
@@ -217,7 +217,7 @@ def _documents(made: Server, answers: Answers) -> None:
     @answers(lsp.TEXT_DOCUMENT_DID_CLOSE)
     def closed(params: lsp.DidCloseTextDocumentParams) -> None:
         document = session.close(params.text_document.uri)
-        if document is not None:
+        if document:
             made.forget(document.path)
 
     @answers(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
@@ -244,18 +244,18 @@ def _questions(made: Server, answers: Answers) -> None:
     @about_word(lsp.TEXT_DOCUMENT_DEFINITION)
     def defined(view: DocumentView, word: Occurrence, params: lsp.DefinitionParams) -> list[lsp.Location]:
         symbol = word.symbol
-        if symbol is None:
+        if not symbol:
             return []
         if symbol.kind == "module":
             return [lsp.Location(session.uri(symbol.path), lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0)))]
         if symbol.kind == "onnx":
-            clauses = view.rules.onnx.get(symbol.name, ()) if view.rules is not None else ()
+            clauses = view.rules.onnx.get(symbol.name, ()) if view.rules else ()
             return [session.location(clause.syntax.span) for clause in clauses]
         return [location(source, one) for source, one in declared(session, view, symbol)]
 
     @about_word(lsp.TEXT_DOCUMENT_REFERENCES)
     def referred(view: DocumentView, word: Occurrence, params: lsp.ReferenceParams) -> list[lsp.Location]:
-        if word.symbol is None:
+        if not word.symbol:
             return []
         found = uses(session, view, word.symbol, params.context.include_declaration)
         return [location(source, one) for source, one in found]
@@ -296,7 +296,7 @@ def _edits(made: Server, answers: Answers) -> None:
     def may_be_renamed(
         view: DocumentView, word: Occurrence, params: lsp.PrepareRenameParams
     ) -> lsp.PrepareRenamePlaceholder | None:
-        if word.symbol is None or word.symbol.kind in {"onnx", "module"}:
+        if not word.symbol or word.symbol.kind in {"onnx", "module"}:
             return None
         return lsp.PrepareRenamePlaceholder(view.places.range(word.start, word.end), word.symbol.name)
 
@@ -348,7 +348,7 @@ def _commands(made: Server) -> None:
         if view is None or view.rules is None:
             return None
         rule = rule_named(view.rules, str(view.document.path), name)
-        if rule is None:
+        if not rule:
             return None
         text = f"{name}: {status_text(view.rules, rule)}"
         made.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Info, text))

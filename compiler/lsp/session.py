@@ -88,7 +88,7 @@ class EditorSession:
     ) -> Document | None:
         """Edits a document; None where none of that name is open."""
         known = self.documents.get(path_of(uri))
-        if known is None:
+        if not known:
             return None
         text = known.text.changed(changes)
         document = self.documents[known.path] = Document(known.uri, known.path, text, version)
@@ -110,7 +110,7 @@ class EditorSession:
     def view(self, uri: str) -> DocumentView | None:
         """A document with what it means, as it was when it last had a meaning."""
         document = self.documents.get(path_of(uri))
-        if document is None:
+        if not document:
             return None
         pieces = self.files.texts[document.path]
         known = self._loaded.get(document.path)
@@ -131,7 +131,7 @@ class EditorSession:
     @staticmethod
     def module_of(rules: Rules | None, path: Path) -> Module | None:
         """The module that a file is."""
-        modules = rules.modules if rules is not None else ()
+        modules = rules.modules if rules else ()
         return next((one for one in modules if Path(one.file.source.path) == path), None)
 
     def world(self) -> tuple[Rules, ...]:
@@ -139,12 +139,12 @@ class EditorSession:
         stamp = (tuple(self.files.texts.items()), tuple(self._stamps()))
         if self._world is not None and self._world[0] == stamp:
             return self._world[1]
-        found = [rules for name in libraries() if (rules := self._load([name])) is not None]
+        found = [rules for name in libraries() if (rules := self._load([name]))]
         known = {Path(module.file.source.path) for rules in found for module in rules.modules}
         own = [path for path in dict.fromkeys([*self.documents, *self._own_files()]) if path not in known]
         together = self._load(own) if own else None
-        several = [together] if together is not None else map(self._load, ([path] for path in own))
-        found += [each for each in several if each is not None]
+        several = [together] if together else map(self._load, ([path] for path in own))
+        found += [each for each in several if each]
         self._world = (stamp, tuple(found))
         return self._world[1]
 
@@ -181,7 +181,7 @@ class EditorSession:
     def uri(self, path: str | Path) -> str:
         """The URI of a file, as the editor writes it."""
         document = self.documents.get(Path(path))
-        return document.uri if document is not None else Path(os.path.abspath(path)).as_uri()
+        return document.uri if document else Path(os.path.abspath(path)).as_uri()
 
     def location(self, span: Span) -> lsp.Location:
         """A place as editors write it."""

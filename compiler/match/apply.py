@@ -60,11 +60,11 @@ def replacements(match: Match) -> dict[Value, Value]:
     out: dict[Value, Value] = {}
     for (name, old), (_, pattern), found in zip(match.roots, match.rule.left.roots, built, strict=True):
         wrap = wraps.get(pattern.site)
-        if wrap is None:
+        if not wrap:
             out[old] = found
             continue
         longer = unwrap(rules, wrap, found)
-        if longer is None or longer.type != old.type:
+        if not longer or longer.type != old.type:
             raise Refused(f"`{name}` does not go back into the longer `{wrap.node.op}`")
         out[old] = longer
     return out

@@ -136,8 +136,8 @@ def _attributes(rules: Rules, node: Call, results: Sequence[Value]) -> dict[str,
     for name, value in node.attrs:
         if name not in lists:
             env.bind(name, value)
-    pairs = [(p.type, value.type) for p, value in zip(syntax.params, node.args, strict=True) if p.type is not None]
-    pairs += [(p.type, value.type) for p, value in zip(syntax.outputs, results, strict=True) if p.type is not None]
+    pairs = [(p.type, value.type) for p, value in zip(syntax.params, node.args, strict=True) if p.type]
+    pairs += [(p.type, value.type) for p, value in zip(syntax.outputs, results, strict=True) if p.type]
     conditions = [c for s in syntax.statements if isinstance(s, t.Where) for c in s.conditions]
     solve(pairs, conditions, env)
     return {name: env.get(name) for name, _ in node.attrs}

@@ -71,7 +71,7 @@ class Cases:
         # `order` is the same object wherever parts come in the same order
         key = (order, shared, *[way.signature for way in ways])
         found = self._known.get(key)
-        if found is None:
+        if not found:
             found = self._known[key] = self._judged(state_of(order, ways))
         return tensors, found
 

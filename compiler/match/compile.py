@@ -106,7 +106,7 @@ def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> Compil
     frame = Frame(definition.module)
     functions = {s.name: s for s in statements if isinstance(s, t.Function)}
     lets = tuple(s for s in statements if isinstance(s, t.Let | t.LetMany))
-    types = {p.name: p.type for p in syntax.params if p.type is not None}
+    types = {p.name: p.type for p in syntax.params if p.type}
     side = SideCompiler(rules, definition, frame, statements, functions).run()
     conditions, guards = _guards(statements)
     if reverse:
@@ -126,7 +126,7 @@ def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> Compil
         left=side,
         right=tuple(s for s in target if not isinstance(s, t.TermDecl)),
         types=types,
-        quick={name: quick for name, type in types.items() if (quick := quick_type(type)) is not None},
+        quick={name: quick for name, type in types.items() if (quick := quick_type(type))},
         conditions=conditions,
         term_guards=guards,
         lets=lets,
@@ -170,7 +170,7 @@ def _unknown(
 ) -> set[str]:
     declared = {n for s in lets for n in ((s.target.name,) if isinstance(s, t.Let) else s.names)}
     names = free_names(node, functions) - set(known) - VOCABULARY - declared - set(functions)
-    return {name for name in names if definition.module.lookup(name) is None and name not in definition.module.aliases}
+    return {name for name in names if not definition.module.lookup(name) and name not in definition.module.aliases}
 
 
 def _check_closed(rule: CompiledRule) -> None:

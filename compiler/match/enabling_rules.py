@@ -62,7 +62,7 @@ def _after(at: Before, rules: Sequence[CompiledRule]) -> Iterator[Before]:
     for rule in rules:
         for match in find_matches(rule, index, limit=PLACES):
             graph = apply_match(match, at.graph)
-            if graph is not None:
+            if graph:
                 yield Before((*at.rules, rule.name), graph)
 
 

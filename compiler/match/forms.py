@@ -104,7 +104,7 @@ def tells_nonfinite(rules: Rules, form: str) -> bool:
 def stated_error(rules: Rules, form: str) -> float | None:
     """By how much the rule of a form says that results may be off; None where it does not say, and for no form."""
     definition = _definition(rules, form)
-    return None if definition is None else error_of(definition.syntax)
+    return error_of(definition.syntax) if definition else None
 
 
 def _definition(rules: Rules, form: str) -> SubstitutionDef | None:
@@ -122,9 +122,9 @@ def _everywhere(rule: CompiledRule, name: str, group: Graph) -> Graph:
         after = None
         for match in find_matches(rule, GraphIndex(group)):
             after = apply_match(match, group) if _name(match) == name else None
-            if after is not None:
+            if after:
                 break
-        if after is None:
+        if not after:
             break
         group = after
     return group
@@ -154,7 +154,7 @@ def _definitions(rules: Rules) -> Iterator[SubstitutionDef]:
     ]
     for name in dict.fromkeys(names):
         definition = rules.substitutions.get(name)
-        if definition is not None and not definition.syntax.partial and _proved(rules, definition):
+        if definition and not definition.syntax.partial and _proved(rules, definition):
             yield definition
 
 

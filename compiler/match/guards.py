@@ -67,7 +67,7 @@ def environment(rule: CompiledRule, state: MatchState, names: Any) -> Env:
         env.bind(name, value)
     for name, pattern in rule.left.names.items():
         found = result_of(pattern, state)
-        if found is not None:
+        if found:
             env.bind(name, found)
     bind_local(rule.functions.values(), rule.lets, env)
     return env
@@ -202,11 +202,11 @@ def value_of(quoted: Quoted, rule: CompiledRule, env: Env) -> Any:
 
 
 def _frame_env(frame: Frame, rule: CompiledRule, env: Env) -> Env:
-    if frame.caller is None:
+    if not frame.caller:
         # a default of an operator's parameter has a module of its own and no names
         return env if frame is rule.frame else Env(frame.module, rule.rules)
     caller = _frame_env(frame.caller, rule, env)
-    if frame.operator is not None:
+    if frame.operator:
         op = frame.operator
         given = {name: evaluate(argument, caller) for name, argument in frame.arguments.items()}
         tensors = [given[param.name] for param in op.syntax.params]

@@ -114,7 +114,7 @@ class _JoinPartners:
         thousand products none can be computed beside another: that is seen for all of them at once.
         """
         group = self._group(before)
-        if group is None:
+        if not group:
             return
         known, fresh = self._near, self._fresh
         taken = {number for way in before for number in way.numbers}
@@ -149,7 +149,7 @@ class _JoinPartners:
         )
         key = (places, tuple([freeze(value) for value in names]))
         found = self._groups.get(key)
-        if found is None:
+        if not found:
             near = self._comparable.get((places, tuple([_comparable(value) for value in names])), ())
             wanted = [(value, name) for value, (_, _, name) in zip(names, self._names, strict=True)]
             agreeing = [way for way in near if all(agree(value, way.state.names[name]) for value, name in wanted)]
@@ -188,7 +188,7 @@ class _Group:
         if len(ways) > FEW:
             for place, way in self.ways:
                 layer = next((layer for layer in self._layers if place not in layer.at), None)
-                if layer is None:
+                if not layer:
                     layer = _Layer()
                     self._layers.append(layer)
                 layer.at[place] = way

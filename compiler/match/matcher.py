@@ -114,7 +114,7 @@ def find_matches(
     count = 0
     for ways in found:
         if not constants and ways[0].constant and all(way.constant for way in ways):
-            if trace is not None:
+            if trace:
                 trace.refused(
                     state_of(order, ways),
                     "only weights are computed there, which costs nothing at run time",
@@ -128,7 +128,7 @@ def find_matches(
         seen.add(identity)
         leaves, case = cases.of(order, ways)
         if not isinstance(case, GuardCase):
-            if trace is not None:
+            if trace:
                 state = state_of(order, ways)
                 if isinstance(case, Mismatch):
                     trace.refused(state, case.reason, case.span, _values(rule, state, case))
@@ -144,8 +144,8 @@ def find_matches(
 
 def _values(rule: CompiledRule, state: MatchState, problem: Mismatch) -> tuple[tuple[str, str], ...]:
     """The names of the guard that failed, with their values."""
-    failed = next((c for c in rule.conditions if problem.span is not None and c.span == problem.span), None)
-    if failed is None:
+    failed = next((c for c in rule.conditions if problem.span and c.span == problem.span), None)
+    if not failed:
         return ()
     env = environment(rule, state, state.names)
     from dslc.semantics.types import solve

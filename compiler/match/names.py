@@ -38,7 +38,7 @@ class _Free:
                 self.names |= {node.head} - bound
             case t.Call(name, args, kwargs, rest):
                 function = self._local.get(name)
-                if function is not None and name not in opened:
+                if function and name not in opened:
                     self.collect(function.body, frozenset(function.params), opened | {name})
                 elif name not in bound:
                     self.names.add(name)

@@ -90,7 +90,7 @@ class SitePrefilter:
         """The calls that it lets through."""
         known = index.memory.fitting
         found = known.get(self)
-        if found is None:
+        if not found:
             earlier = None if index.memory.earlier is None else index.memory.earlier(self)
             if earlier is None:
                 calls = self._calls(index)

@@ -203,7 +203,7 @@ class _Reader:
         )
         own = (tuple(self._variables), tuple(self._sites), tuple(self._names))
         part = pool.get((text, ordered))
-        if part is None:
+        if not part:
             results = tuple([p for p in here if p in self._named])
             part = pool[text, ordered] = PatternPart(
                 rule, self._tops[0], *own, tuple(self._binds), results, roots, ordered
@@ -246,7 +246,7 @@ class _Reader:
                 return ("variable", known)
             self._variables[pattern.name] = len(self._variables)
             quick = self._rule.quick.get(pattern.name)
-            return ("variable", pattern.name in self._rule.constants, None if quick is None else self._type(quick))
+            return ("variable", pattern.name in self._rule.constants, self._type(quick) if quick else None)
         if isinstance(pattern, Result):
             known = self._sites.get(pattern.site)
             return ("result", pattern.output, known if known is not None else self._site(pattern.site))

@@ -125,10 +125,10 @@ class SideCompiler:
     def _named(self, name: str) -> Pattern:
         """The pattern of an intermediate or a result; binds may stand in any order, not in a circle."""
         found = self._names.get(name)
-        if found is not None:
+        if found:
             return found
         bind = self._binds.get(name)
-        if bind is None:
+        if not bind:
             raise Unusable(f"nothing on this side binds `{name}`", self._syntax.span)
         if name in self._open:
             raise Unusable(f"`{name}` is defined by itself", bind.span)
@@ -148,11 +148,11 @@ class SideCompiler:
 
     def _tensor(self, expr: t.Expr, frame: Frame) -> Pattern:
         if isinstance(expr, t.Name):
-            if expr.id in frame.arguments and frame.caller is not None:
+            if expr.id in frame.arguments and frame.caller:
                 return self._tensor(frame.arguments[expr.id], frame.caller)
             if expr.id in frame.lets:
                 return self._one_of(*frame.lets[expr.id], frame)
-            if frame.caller is None:
+            if not frame.caller:
                 if expr.id in self._params:
                     return Variable(expr.id)
                 if expr.id in self._binds:
@@ -165,9 +165,9 @@ class SideCompiler:
             return Number(self._quote(expr, frame))
         if isinstance(expr, t.Call):
             return self._call(expr, frame, 1)
-        if isinstance(expr, t.Conditional) and frame.operator is not None:
+        if isinstance(expr, t.Conditional) and frame.operator:
             branch = chosen(self._rules, expr, frame)
-            if branch is None:
+            if not branch:
                 raise Unusable(
                     f"`{expr.condition.span.text}` is not known: name the attribute of `{frame.operator.short}`",
                     expr.span,
@@ -195,12 +195,12 @@ class SideCompiler:
     def _call(self, expr: t.Call, frame: Frame, outputs: int) -> Pattern:
         """The pattern of a call; `outputs` is how many results are named, 0 where one of them is chosen."""
         name = expr.function
-        if frame.caller is None and name in self._terms:
+        if not frame.caller and name in self._terms:
             self._bound.add(name)
             return self._site(expr, frame, None, outputs)
         function: t.Function | None = None
         inner = frame
-        if frame.caller is None and name in self._functions:
+        if not frame.caller and name in self._functions:
             function = self._functions[name]
         else:
             found = frame.module.lookup(name)
@@ -214,7 +214,7 @@ class SideCompiler:
             if isinstance(found, FunctionDef):
                 function = found.syntax
                 inner = Frame(found.module)
-        if function is None:
+        if not function:
             if name in VOCABULARY:
                 return Number(self._quote(expr, frame))
             raise Unusable(f"no operator is named `{name}` here", expr.span)
@@ -254,13 +254,13 @@ class SideCompiler:
         """Return whether a tensor, an intermediate or a call of an operator stands in some arguments."""
         for node in t.walk(args):
             name = node.function if isinstance(node, t.Call) else node.bare or ""
-            if frame.caller is None:
+            if not frame.caller:
                 found = name in self._params or name in self._binds or name in self._terms
             elif name in frame.arguments:
                 found = self._has_tensor((frame.arguments[name],), frame.caller)
             else:
                 found = name in frame.lets and self._has_tensor((frame.lets[name][0],), frame)
-            if found or (frame.module.called(node) is not None and name not in _SCALAR_FUNCTIONS):
+            if found or (frame.module.called(node) and name not in _SCALAR_FUNCTIONS):
                 return True
         return False
 
@@ -276,13 +276,13 @@ class SideCompiler:
                 raise Unusable("a pack of tensors is only built, not looked for", arg.span)
             args.append(self._use(self._tensor(arg, frame)))
         keywords = list(expr.kwargs)
-        if operator is not None:
+        if operator:
             keywords = self._tensor_keywords(operator, keywords, args, frame)
             self._defaults(operator, expr, args, associative=many)
         declared = [attr.name for attr in operator.attrs] if operator else []
         attrs: list[tuple[str, AttrPattern]] = []
         for keyword in keywords:
-            if operator is not None and keyword.name not in declared:
+            if operator and keyword.name not in declared:
                 raise Unusable(f"`{operator.short}` has no attribute `{keyword.name}`", keyword.span)
             attrs.append((keyword.name, self._attribute(keyword.value, frame)))
         if expr.rest is None and operator is not None:
@@ -320,7 +320,7 @@ class SideCompiler:
         whole = (operator.name, tuple(attrs), expr.rest)
         for arg in args:
             below = self._sites[arg.site] if isinstance(arg, Result) and arg not in self._names.values() else None
-            if below is not None and (below.operator, below.attrs, below.rest) == whole:
+            if below and (below.operator, below.attrs, below.rest) == whole:
                 out.extend(below.args)
                 self._dissolved.add(below.id)
             else:
@@ -348,16 +348,16 @@ class SideCompiler:
         for param in params[len(args) :]:
             if param.star:
                 break
-            if param.default is None:
+            if not param.default:
                 raise Unusable(f"`{operator.short}` needs its argument `{param.name}`", expr.span)
             args.append(Number(Quoted(param.default, Frame(operator.module), frozenset()), _literal(param.default)))
 
     # ---- attributes --------------------------------------------------------------------------------------------
 
     def _attribute(self, expr: t.Expr, frame: Frame) -> AttrPattern:
-        if isinstance(expr, t.Name) and expr.id in frame.arguments and frame.caller is not None:
+        if isinstance(expr, t.Name) and expr.id in frame.arguments and frame.caller:
             return self._attribute(frame.arguments[expr.id], frame.caller)
-        if isinstance(expr, t.Name) and frame.caller is None and self._binds_here(expr.id):
+        if isinstance(expr, t.Name) and not frame.caller and self._binds_here(expr.id):
             self._bound.add(expr.id)
             return Bound(expr.id)
         literal = _literal(expr)
@@ -365,7 +365,7 @@ class SideCompiler:
             return Literal(literal) if not _counted_from_end(literal) else Equal(self._quote(expr, frame))
         if isinstance(expr, t.ListExpr):
             packs = [pack_name(each) for each in expr.elements if isinstance(each, t.Pack)]
-            if not packs or (len(packs) == 1 and frame.caller is None and self._binds_here(packs[0])):
+            if not packs or (len(packs) == 1 and not frame.caller and self._binds_here(packs[0])):
                 elements: list[AttrPattern | Rest] = []
                 for element in expr.elements:
                     name = pack_name(element)
@@ -383,14 +383,14 @@ class SideCompiler:
         return Quoted(expr, frame, self._needs(expr, frame))
 
     def _needs(self, expr: Any, frame: Frame) -> frozenset[str]:
-        names = free_names(expr, self._functions if frame.caller is None else None)
-        if frame.caller is None:
+        names = free_names(expr, None if frame.caller else self._functions)
+        if not frame.caller:
             return frozenset(
-                n for n in names if n not in VOCABULARY and n not in self._functions and frame.module.lookup(n) is None
+                n for n in names if n not in VOCABULARY and n not in self._functions and not frame.module.lookup(n)
             )
         out: frozenset[str] = frozenset()
         # the sizes and `let`s of an operator follow from all of its arguments
-        for name in names & set(frame.arguments) if frame.operator is None else frame.arguments:
+        for name in frame.arguments if frame.operator else names & set(frame.arguments):
             out |= self._needs(frame.arguments[name], frame.caller)
         return out
 
@@ -427,8 +427,8 @@ def inside(op: OperatorDef, expr: t.Call, caller: Frame) -> Frame | str:
     params = op.syntax.params
     if len(expr.args) > len(params) or expr.rest is not None or any(isinstance(arg, t.Pack) for arg in expr.args):
         return f"`{op.short}` is spelled out, which takes {len(params)} tensors and every attribute by its name"
-    arguments: dict[str, t.Expr] = {p.name: p.default for p in params if p.default is not None}
-    arguments |= {attr.name: attr.default for attr in op.attrs if attr.default is not None}
+    arguments: dict[str, t.Expr] = {p.name: p.default for p in params if p.default}
+    arguments |= {attr.name: attr.default for attr in op.attrs if attr.default}
     arguments |= {p.name: arg for p, arg in zip(params, expr.args, strict=False)}
     names = {*(p.name for p in params), *(attr.name for attr in op.attrs)}
     for keyword in expr.kwargs:
@@ -460,5 +460,5 @@ def _constant(rules: Rules, expr: t.Expr, frame: Frame | None) -> object:
     while isinstance(expr, t.Name) and frame is not None and frame.caller is not None and expr.id in frame.arguments:
         expr, frame = frame.arguments[expr.id], frame.caller
     if isinstance(expr, t.Str | t.Int) or (expr.bare in {"true", "false"}):
-        return evaluate(expr, Env(frame.module, rules)) if frame is not None else None
+        return evaluate(expr, Env(frame.module, rules)) if frame else None
     return None

@@ -93,7 +93,7 @@ class MatchState(NamedTuple):
             self.names,
             {**self.nodes, site: node},
             {**self.results, site: results},
-            self.wraps if wrap is None else {**self.wraps, site: wrap},
+            {**self.wraps, site: wrap} if wrap else self.wraps,
             self.pending,
             self.taken if operands is None or operands == node.args else {**self.taken, site: operands},
             self.places if plain else {**self.places, site: places},
@@ -115,7 +115,7 @@ class Trace:
         score = (0, len(state.results), len(state.values) + len(state.names))
         if score > self.score:
             self.score, self.state, self.reason, self.values = score, state, reason(), ()
-            self.span = site.span if site is not None else None
+            self.span = site.span if site else None
 
     def refused(self, state: MatchState, reason: str, span: Span | None, values: tuple[tuple[str, str], ...]) -> None:
         """The structure fits, and a type, a guard or the replacement does not."""

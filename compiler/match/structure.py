@@ -31,7 +31,7 @@ def ways_of(
 ) -> tuple[tuple[Placed, ...], Iterator[tuple[PartSubstitution, ...]]]:
     """The parts of a rule in some order, and all ways in which they match together, lazily and in a deterministic order."""
     structure, changed = Structure(rule, index, trace), index.memory.changed
-    if trace is None and not all(rule.prefilters[top].fitting(index).calls for top in rule.left.tops):
+    if not trace and not all(rule.prefilters[top].fitting(index).calls for top in rule.left.tops):
         return (), iter(())
     if trace is not None or changed is not None or (index.memory.few and len(rule.left.tops) > 1):
         whole = rule.whole
@@ -50,7 +50,7 @@ def _ways(part: PatternPart, index: Index) -> LazySubstitutions:
     """Find the substitutions of a part, once for each index."""
     known = index.memory.ways
     found: LazySubstitutions | None = known.get(part)
-    if found is None or found.broken:
+    if not found or found.broken:
         states = Structure(part.rule, index).part(part.top)
         found = known[part] = LazySubstitutions(PartSubstitution(part, index, state) for state in states)
     return found
@@ -116,7 +116,7 @@ class Structure:
             return False
         for i, j in self._rule.ordered:
             a, b = state.nodes.get(self._root_sites[i]), state.nodes.get(self._root_sites[j])
-            if a is not None and b is not None and self._index.rank[a] > self._index.rank[b]:
+            if a and b and self._index.rank[a] > self._index.rank[b]:
                 return False
         return True
 
@@ -133,10 +133,10 @@ class Structure:
                     top = one
                     break
         rest = [other for other in open_tops if other != top]
-        fitting = None if self._trace is not None else self._fitting(top)
-        if anchors or fitting is None:
+        fitting = None if self._trace else self._fitting(top)
+        if anchors or not fitting:
             candidates = self._candidates(top, anchors)
-            if fitting is not None:
+            if fitting:
                 candidates = [node for node in candidates if node in fitting.members]
         else:
             candidates = fitting.calls
@@ -199,7 +199,7 @@ class Structure:
     # ---- sites -------------------------------------------------------------------------------------------------
 
     def _site(self, site: Site, node: Any, state: MatchState) -> Iterator[MatchState]:
-        if self._trace is None:
+        if not self._trace:
             if node not in self._fitting(site.id).members:
                 return
         elif not isinstance(node, Call):
@@ -216,7 +216,7 @@ class Structure:
                 or site.rest is not None
                 or site.takes_defaults
                 or site.inverse is not None
-                or self._trace is not None
+                or self._trace
             ):
                 trial = dict(names)
                 pending = list(state.pending)
@@ -241,7 +241,7 @@ class Structure:
                 return False
             return self._kept(site, node, state)
         definition = self._rules.operators.get(node.op)
-        if definition is None or len(node.args) < len(site.args):
+        if not definition or len(node.args) < len(site.args):
             return False
         params = definition.syntax.params
         # operands behind those that the term names are carried along where that needs no more than their value
@@ -338,7 +338,7 @@ class Structure:
             if len(operands) > size and top:
                 for found, chosen in self._assign(site, operands, state):
                     part = self._built(node, tuple(operands[k] for k in chosen))
-                    if part is not None:
+                    if part:
                         yield found.with_site(
                             site.id, node, (part,), _single(chosen), operands, Wrap(node, operands, chosen)
                         )
@@ -423,7 +423,7 @@ class Structure:
         for found, chosen in self._choose(others, operands, state):
             rest = tuple(k for k in range(len(operands)) if k not in chosen)
             whole = self._built(node, [operands[k] for k in rest])
-            if whole is not None:
+            if whole:
                 single = _single(chosen)
                 for each in self._pattern(site.args[last], whole, found):
                     yield each, (*single[:last], rest, *single[last:])
@@ -442,7 +442,7 @@ class Structure:
             if width > 1 and not parted and not isinstance(arg, Variable):
                 return None
             joined = self._built(node, run)
-            if joined is None:
+            if not joined:
                 return None
             values.append(joined)
         return tuple(values)
@@ -454,7 +454,7 @@ class Structure:
             value = built[key]
         else:
             value = built[key] = build(self._rules, node, operands)
-        if value is None or not isinstance(value.node, Call):
+        if not value or not isinstance(value.node, Call):
             return value
         known = self._index.results(value.node)
         return known[value.index] if known else value
@@ -464,13 +464,13 @@ class Structure:
     def _pattern(self, pattern: Pattern, value: Value, state: MatchState) -> Iterator[MatchState]:
         if isinstance(pattern, Variable):
             known = state.values.get(pattern.name)
-            if known is not None:
+            if known:
                 if known == value:
                     yield state
                 else:
                     self._stop(state, None, lambda: f"`{pattern.name}` is already another tensor")
                 return
-            if pattern.name in self._rule.constants and not value.constant and self._trace is None:
+            if pattern.name in self._rule.constants and not value.constant and not self._trace:
                 return
             names = dict(state.names)
             bindings = self._bindings(pattern.name, value)
@@ -486,7 +486,7 @@ class Structure:
                 return
             site = self._sites[pattern.site]
             nodes = self._index.nodes(value)
-            if self._trace is None and len(nodes) > 1:
+            if not self._trace and len(nodes) > 1:
                 members = self._fitting(pattern.site).members
                 nodes = [node for node in nodes if node in members]
             for node in nodes:
@@ -500,8 +500,8 @@ class Structure:
         """Bind the names in a variable's declared type; None where the value cannot have it."""
         type = value.type_or_none
         quick = self._rule.quick.get(name)
-        if type is None or quick is None:
-            return None if type is None else ()
+        if not type or not quick:
+            return () if type else None
         key = (name, type)
         if key not in self._types:
             self._types[key] = quick.bindings(type)
@@ -533,7 +533,7 @@ class Structure:
         return f"`{name}` is {declared}, and {describe(value.node)} is {actual}"
 
     def _stop(self, state: MatchState, site: Site | None, reason: Any) -> None:
-        if self._trace is not None:
+        if self._trace:
             self._trace.stopped(state, site, reason)
 
 

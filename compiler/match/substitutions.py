@@ -107,7 +107,7 @@ class LazySubstitutions:
                 # an index may end a search: what comes after is not known
                 self.broken = True
                 raise
-            if found is None:
+            if not found:
                 return
             known.append(found)
 

@@ -129,7 +129,7 @@ class _Signature:
         return self._expression(quoted.expr, quoted.frame)
 
     def _expression(self, expr: t.Expr, frame: Frame) -> tuple[Any, ...]:
-        if frame.caller is None:
+        if not frame.caller:
             return ("own", renamed(expr, self._rename))
         used = sorted(free_names(expr) & set(frame.arguments))
         inner = tuple((name, self._expression(frame.arguments[name], frame.caller)) for name in used)

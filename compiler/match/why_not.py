@@ -42,7 +42,7 @@ class Explanation:
         calls = "call" if self.total == 1 else "calls"
         out = [f"{self.rule}: Does not apply.", f"  best partial match: {len(self.matched)} of {self.total} {calls}"]
         out += [f"    {part}\n      is {found}" for part, found in self.matched]
-        where = f" ({self.span})" if self.span is not None else ""
+        where = f" ({self.span})" if self.span else ""
         out.append(f"  stopped{where}: {self.reason}")
         out += [f"    {name} = {value}" for name, value in self.values]
         return out
@@ -71,7 +71,7 @@ def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value, str] | None 
     sites = rule.left.sites
     if not trace.state.nodes:
         missing = next((s for s in sites if s.operator is not None and s.operator not in index.by_operator), None)
-        if missing is not None:
+        if missing:
             reason = f"the graph has no `{missing.operator}`"
             return Explanation(rule.name, 0, (), _written(sites), reason, missing.span)
     called = names or {}

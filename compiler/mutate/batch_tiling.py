@@ -44,7 +44,7 @@ def overlapping(rules: Rules, old: Value) -> Iterator[Value]:
     """
     (value,) = expanded(rules, (old,)) or (None,)
     if (
-        value is None
+        not value
         or not isinstance(value.node, ScopeNode)
         or any(isinstance(arg.node, ScopeNode) for arg in value.node.args)
     ):
@@ -58,7 +58,7 @@ def overlapping(rules: Rules, old: Value) -> Iterator[Value]:
     for axes in (sliding, *((axis,) for axis in sliding if len(sliding) > 1)):
         for count in PARTS:
             tiled = _tiled(value, axes, count) if axes else None
-            if tiled is None:
+            if not tiled:
                 continue
             try:
                 for _, made in islice(instances(rules, tiled, targets), WAYS):
@@ -160,7 +160,7 @@ def sheets(rules: Rules, old: Value) -> Iterator[Value]:
     count = shape_of(core.args[operand])[batch[0]]
     for grid in _grids(count, len(along)):
         made = _on_sheet(rules, core, operand, along, batch, grid)
-        if made is not None:
+        if made:
             yield made
 
 
@@ -209,7 +209,7 @@ def _on_sheet(
     sheet = scope_value(Scope(tuple(sizes), body, images.type.dtype), (images,))
     args = [sheet if k == operand else arg for k, arg in enumerate(core.args)]
     (made,) = applied(rules, core.op, args, dict(core.attrs)) or (None,)
-    if made is None:
+    if not made:
         return None
     given = shape_of(made)
     fits = all(

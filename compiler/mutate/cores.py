@@ -165,7 +165,7 @@ def _plain(value: Any) -> Any:
 
 
 def _usual(attr: t.Attr, numbers: CoreNumbers) -> list[tuple[Any, bool]]:
-    found: list[tuple[Any, bool]] = [] if attr.default is None else [(None, False)]
+    found: list[tuple[Any, bool]] = [(None, False)] if attr.default else []
     return found + [(value, False) for value in numbers.own.get(attr.name, []) if _plain(value) != _default(attr)]
 
 
@@ -194,7 +194,7 @@ def _others(attr: t.Attr, numbers: CoreNumbers) -> Iterable[Any]:
     if not doubled:
         least = (
             1
-            if attr.default is None or attr.name not in numbers.own
+            if not attr.default or attr.name not in numbers.own
             else min(min(value, default=1) for value in numbers.own[attr.name])
         )
         spread = {len(value) for value in windows} | {ranks - 2}
@@ -213,7 +213,7 @@ def _others(attr: t.Attr, numbers: CoreNumbers) -> Iterable[Any]:
 def is_linear(rules: Rules, core: Core, args: Sequence[Value]) -> bool:
     """Return whether a call is linear in its tensors, and more than a change of layout, which is a step of its own."""
     made = core.on(rules, args)
-    if made is None or not isinstance(made.node, Call) or not is_linear_call(rules, made.node):
+    if not made or not isinstance(made.node, Call) or not is_linear_call(rules, made.node):
         return False
     if len(made.node.args) > 1:
         return True
@@ -224,7 +224,7 @@ def is_linear(rules: Rules, core: Core, args: Sequence[Value]) -> bool:
 def instance(rules: Rules, core: Core, args: Sequence[Value]) -> Value | None:
     """An operator's result on tensors of some types; None where they do not fit, or where it is none of floats of known sizes."""
     made = core.on(rules, args)
-    return made if made is not None and made.known and made.type.is_static and made.type.dtype.is_float else None
+    return made if made and made.known and made.type.is_static and made.type.dtype.is_float else None
 
 
 Place = tuple[int, int]
@@ -236,7 +236,7 @@ def together(rules: Rules, core: Core, holes: Sequence[Value]) -> tuple[tuple[Pl
     Read off an instance that fits: an iterator of its own or a digit of a merged dimension, wherever attributes move the rest.
     """
     made = core.on(rules, holes)
-    if made is None:
+    if not made:
         return ()
     (value,) = expand(rules, (made,))
     if not isinstance(value.node, ScopeNode) or any(arg not in holes for arg in value.node.args):

@@ -70,9 +70,9 @@ class Corrected:
     def is_proved(self, rules: Rules) -> bool:
         """Return whether the difference lies inside of the boxes, and what is taken there is equal to the region."""
         found = differing(rules, self.old, self.mutant)
-        if found is None or not found.proved or (found.mask & ~mask_of(self.boxes, found.shape)).any():
+        if not found or not found.proved or (found.mask & ~mask_of(self.boxes, found.shape)).any():
             return False
-        if self.own is not None:
+        if self.own:
             return _equal(rules, self.old, self.own, self.boxes)
         try:
             region = whole(rules, self.old)
@@ -138,7 +138,7 @@ def corrected(
         return mutant
     shape = shape_of(old)
     at = tuple(traversal(k) for k in range(len(shape)))
-    args: list[Value] = [mutant, *pieces] if pieces else [mutant, own if own is not None else whole(rules, old)]
+    args: list[Value] = [mutant, *pieces] if pieces else [mutant, own or whole(rules, old)]
     body: Scalar = read(0, at)
     if pieces:
         # what is not corrected asks as little as possible: the boxes that these make together come first
@@ -148,8 +148,8 @@ def corrected(
                 places = zip(at, boxes[k].start, boxes[k].step, strict=True)
                 index = tuple(apply("//", apply("-", it, num(start)), num(step)) for it, start, step in places)
                 piece: Scalar = read(k + 1, index)
-                chosen = piece if chosen is None else apply("select", _inside(at, boxes[k], shape), piece, chosen)
-            assert chosen is not None
+                chosen = apply("select", _inside(at, boxes[k], shape), piece, chosen) if chosen else piece
+            assert chosen
             body = apply("select", _inside(at, outer, shape), chosen, body)
     else:
         guard: Scalar = num(False)
@@ -240,11 +240,11 @@ def corrections(
     neither is known, the region is computed again.
     """
     found = differing(rules, old, mutant)
-    if found is None or not found.proved or found.share > limit:
+    if not found or not found.proved or found.share > limit:
         return []
     if not found.boxes:
         return [Corrected(old, mutant, ())]
-    if own is not None and _equal(rules, old, own, found.boxes):
+    if own and _equal(rules, old, own, found.boxes):
         return [Corrected(old, mutant, found.boxes, own=own)]
     if own is not None and wrong_at(rules, old, own, found.boxes) is not None:
         return []
@@ -273,7 +273,7 @@ def fact_of(
     Raises:
         ValueError: something is reached that is none of the leaves.
     """
-    other = () if one.own is None else (over(one.own),)
+    other = (over(one.own),) if one.own else ()
     proof = (region, over(one.mutant), *(over(piece) for piece in one.pieces), *other)
     both, _ = abstracted((old, made, *proof), leaves)
     was, new, own, mutant, *rest = both.outputs

@@ -89,7 +89,7 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
             split = _taken_apart(boxes, over, step, longest)
             for box in split:
                 piece = _piece(rules, region, core, operand, over, step, box)
-                if piece is None:
+                if not piece:
                     break
                 pieces.append(piece)
             if split and len(pieces) == len(split):
@@ -107,7 +107,7 @@ def _with_layouts(rules: Rules, mutant: Value) -> Value:
             holes = tuple(hole(k, arg.type) for k, arg in enumerate(args))
             (scope,) = expanded(rules, with_args(node, holes)) or (None,)
             if (
-                scope is not None
+                scope
                 and isinstance(scope.node, ScopeNode)
                 and not any(isinstance(arg.node, ScopeNode) for arg in scope.node.args)
                 and not _computes(scope)

@@ -57,7 +57,7 @@ def slides_of_call(rules: Rules, core: Call) -> tuple[int, tuple[Slide, ...]] | 
     holes = [hole(k, arg.type) for k, arg in enumerate(core.args)]
     made = applied(rules, core.op, holes, dict(core.attrs))
     value = None if made is None else whole(rules, made[0])
-    if value is None or not isinstance(value.node, ScopeNode):
+    if not value or not isinstance(value.node, ScopeNode):
         return None
     value = part(value, everything(value))
     operand, found = slides_of(value)

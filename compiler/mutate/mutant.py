@@ -59,7 +59,7 @@ class Argument:
 
     @property
     def steps(self) -> int:
-        return 0 if self.layout is None or self.layout.identity else 1
+        return 0 if not self.layout or self.layout.identity else 1
 
 
 @record
@@ -159,7 +159,7 @@ def _results(
     now = [shape_of(value) for value in pool]
     renamed = renamed_sizes(shapes, now) | counted
     for arg in arguments:
-        if arg.layout is None:
+        if not arg.layout:
             sizes = tuple(size if isinstance(size, int) else now[size[0]][size[1]] for size in arg.shape)
             options.append([fill(fraction(arg.number), TensorType(pool[0].type.dtype, sizes))])
             continue
@@ -170,7 +170,7 @@ def _results(
     for args in product(*options):
         for chosen in dict.fromkeys((core, Core(core.op, attrs, core.count))):
             result = chosen.on(rules, args)
-            if result is not None and result.known and result.type.is_static:
+            if result and result.known and result.type.is_static:
                 yield result
 
 
@@ -220,6 +220,6 @@ class TensorPool:
 
     def shape(self, arg: Argument) -> Shape:
         """The shape of an argument."""
-        if arg.layout is not None:
+        if arg.layout:
             return arg.layout.shape
         return tuple(size if isinstance(size, int) else self.of(size[0]).shape[size[1]] for size in arg.shape)

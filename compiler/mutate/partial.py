@@ -58,7 +58,7 @@ def compiled(rules: Rules, definitions: Iterable[SubstitutionDef]) -> tuple[Part
             tuple(one for one in side if not isinstance(one, t.Correct)) for side in (syntax.left, syntax.right)
         )
         own = tuple(one.what for one in corrections if isinstance(one.what, t.Bind))
-        limit = next((one.limit for one in corrections if one.limit is not None), None)
+        limit = next((one.limit for one in corrections if one.limit), None)
         # a correction may use all that both sides bind, so it stands behind the right side, and what it gives is the result
         every, owns = (
             _directions(rules, definition, left, right),
@@ -80,13 +80,13 @@ def applied(rules: Rules, every: Iterable[PartialRule], region: Graph) -> Iterat
     (old,) = region.outputs
     index = GraphIndex(region)
     for each in every:
-        owns = {} if each.own is None else {match.key: match for match in find_matches(each.own, index)}
+        owns = {match.key: match for match in find_matches(each.own, index)} if each.own else {}
         for match in find_matches(each.rule, index):
             new = _replaced(match, old)
-            if new is None or new == old:
+            if not new or new == old:
                 continue
             own = _replaced(owns[match.key], old) if match.key in owns else None
-            if each.own is None or own is not None:
+            if not each.own or own:
                 # where the correction gives nothing else than the right side, the author leaves this result to `auto`
                 yield PartialMutant(each.rule.name, new, _limit(rules, each, match), own if own != new else None)
 
@@ -128,7 +128,7 @@ def _replaced(match: Match, old: Value) -> Value | None:
 
 
 def _limit(rules: Rules, rule: PartialRule, match: Match) -> float:
-    if rule.limit is None:
+    if not rule.limit:
         return CORRECT_SHARE
     env = Env(rule.definition.module, rules)
     for name, value in match.names.items():

@@ -123,8 +123,8 @@ def problem_of(rules: Rules, region: Graph) -> MutationProblem:
                 _over(rules, small, shapes, each) for each in ({}, renamed_sizes(map(shape_of, small.inputs), shapes))
             )
         )
-        made = next((each for each in options if each is not None), None)
-        if made is None:
+        made = next((each for each in options if each), None)
+        if not made:
             break
         found = made
         if (known_flops(expand(rules, found.outputs)) or 0.0) <= LARGE:
@@ -145,7 +145,7 @@ def _counted(rules: Rules, region: Graph) -> Graph | None:
     calls = calls_of(*region.outputs)
     counts = {value for _, value in calls[0].attrs if type(value) is int and value > FEW} if len(calls) == 1 else set()
     (made,) = (expanded(rules, region.outputs) if counts else None) or (None,)
-    if made is None or not isinstance(made.node, ScopeNode) or any(arg not in region.inputs for arg in made.node.args):
+    if not made or not isinstance(made.node, ScopeNode) or any(arg not in region.inputs for arg in made.node.args):
         return None
     extents = extents_of(made.node.scope)
     for count in sorted(counts):
@@ -160,7 +160,7 @@ def _counted(rules: Rules, region: Graph) -> Graph | None:
                     if own and extents.get(own[-1]) == count and sizes[axis] % count == 0:
                         sizes[axis] = sizes[axis] // count * few
         found = _over(rules, region, [tuple(shape) for shape in shapes], {count: few})
-        if found is not None:
+        if found:
             return found
     return None
 
@@ -274,14 +274,14 @@ def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> boo
         if isinstance(part, Read):
             name = names[part.operand]
             for axis, at in enumerate(part.index):
-                if name is not None and isinstance(at, Iter):
+                if name and isinstance(at, Iter):
                     where.setdefault(at, []).append((name, axis))
                 else:
                     loose |= set(at.free)
-                    if name is not None and not (isinstance(at, Num) and shape_of(name)[axis] == 1):
+                    if name and not (isinstance(at, Num) and shape_of(name)[axis] == 1):
                         sizes.fix((name, axis))
         elif isinstance(part, Reduce):
-            loose.update(*(each.free for each in (*part.extents, part.where) if each is not None))
+            loose.update(*(each.free for each in (*part.extents, part.where) if each))
     # one name may be bound by several reductions: what is loose anywhere is fixed everywhere
     start = 0
     for axis, count in enumerate(scope.counts):

@@ -119,7 +119,7 @@ class _Search:
 
     def run(self) -> MutantsFound:
         pool = self._computed()
-        if pool is None:
+        if not pool:
             return MutantsFound((), 0, 0, self._now() - self.began, True)
         several = len(self.problem.calls) > 1
         first = FIRST if several else ALONE
@@ -264,7 +264,7 @@ class _Search:
     def _constants(self, own: Sequence[Argument]) -> Iterator[Argument]:
         """Windows of one number over channels: `[1 or C, 1 or C, *window]`."""
         first = own[0]
-        if first.layout is None or len(first.layout.shape) < 3 or not _slides(first.layout):
+        if not first.layout or len(first.layout.shape) < 3 or not _slides(first.layout):
             return
         channel: tuple[int | tuple[int, int], ...] = (1, (first.input, 1))
         for window in self.numbers.windows:
@@ -299,15 +299,9 @@ class _Search:
                     continue
                 if not last or shape in self._ways.backs or prod(shape) > prod(self.wanted):
                     scope = self._shapes.scope(core, shapes)
-                    operations = (
-                        inf if scope is None else known_flops((scope,)) or (inf if last else float(prod(shape)))
-                    )
+                    operations = known_flops((scope,)) or (inf if last else float(prod(shape))) if scope else inf
                     # other attributes may say the same
-                    if (
-                        scope is not None
-                        and scope not in scopes
-                        and operations <= self.options.operations * self.operations
-                    ):
+                    if scope and scope not in scopes and operations <= self.options.operations * self.operations:
                         scopes.add(scope)
                         found.append(Fitted(core, holes, scope, shape, operations))
         return found
@@ -322,7 +316,7 @@ class _Search:
             self._together[key] = None
             holes = self._shapes.holes([(SIZE,) * rank for rank in ranks])
             for core in cores[:CHOICES]:
-                if instance(self.rules, core, holes) is not None:
+                if instance(self.rules, core, holes):
                     if is_linear(self.rules, core, holes):
                         self._together[key] = together(self.rules, core, holes)
                     break
@@ -372,7 +366,7 @@ class _Search:
                 if self._late(until):
                     break
                 new = self._after(pool, fitted, order)
-                if new is not None:
+                if new:
                     made.setdefault((new.steps, -len(args)), []).append(new)
         best = [nsmallest(self.options.best, made[key], key=lambda one: one.operations) for key in sorted(made)]
         return [*in_turns(best)]
@@ -433,9 +427,9 @@ class _Search:
         for ties, ways in ((False, self._ways.backs.get(shape, [])), (True, self._ways.tied(shape))):
             for layout in ways:
                 share = float((flat[self._places(layout, ties, shape)] != self.result).mean())
-                if share <= limit and (best is None or share < best.share):
+                if share <= limit and (not best or share < best.share):
                     best = Mutant(args, core, layout, ties, share, operations, pool.before, shape)
-        if best is None or best.steps > self.options.depth or not is_linear(self.rules, core, fitted.holes):
+        if not best or best.steps > self.options.depth or not is_linear(self.rules, core, fitted.holes):
             return
         taken = (self._array(pool, arg, value.type) for arg, value in zip(args, fitted.holes, strict=True))
         if pool.before and any(np.array_equal(result, each) for each in taken):
@@ -447,7 +441,7 @@ class _Search:
     def _occurs(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> bool:
         """Return whether any of the region's elements is in the middle of a result: large ones are computed there first."""
         part = self._parts.get(fitted.scope)
-        if part is None:
+        if not part:
             part = self._parts[fitted.scope] = middle(fitted.scope, MIDDLE)
         result = self._result(pool, replace(fitted, scope=part), args)
         if result is None:
@@ -467,7 +461,7 @@ class _Search:
         return self._kept_array((layout, (shape, ties)), places)
 
     def _array(self, pool: TensorPool, arg: Argument, type: TensorType) -> Array:
-        if arg.layout is None:
+        if not arg.layout:
             return np.broadcast_to(np.asarray(self.domain.number(fraction(arg.number))), type.sizes)
         own, layout = pool.of(arg.input), arg.layout
         if layout.identity:
@@ -493,7 +487,7 @@ class _Search:
         if like in self._kept:
             return False
         value = next(iter(made(self.rules, mutant, self.problem.small, self.problem.small)), None)
-        if value is None or value in self.problem.small.outputs:
+        if not value or value in self.problem.small.outputs:
             return False
         form = self._normal.value(expand(self.rules, (value,))[0])
         if form in self._terms:

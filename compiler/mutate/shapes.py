@@ -81,7 +81,7 @@ class Shapes:
         at = _sizes(shapes)
         try:
             case = self._found(core, shapes, at)
-            if case is not None:
+            if case:
                 return (
                     None
                     if case.result is None
@@ -90,14 +90,14 @@ class Shapes:
         except (DataDependent, Undefined):
             pass
         made = instance(self.rules, core, self.holes(shapes))
-        return None if made is None else shape_of(made)
+        return shape_of(made) if made else None
 
     def scope(self, core: Core, shapes: tuple[Shape, ...]) -> Value | None:
         """The expression of an operator over `holes(shapes)`; None where tensors of these shapes do not fit."""
         at = _sizes(shapes)
         try:
             case = self._found(core, shapes, at)
-            if case is not None:
+            if case:
                 if case.result is None:
                     return None
                 memo: dict[Scalar, Scalar] = {}
@@ -106,7 +106,7 @@ class Shapes:
         except (DataDependent, Undefined):
             pass
         made = instance(self.rules, core, self.holes(shapes))
-        return None if made is None else expand(self.rules, (made,))[0]
+        return expand(self.rules, (made,))[0] if made else None
 
     def holes(self, shapes: Sequence[Shape]) -> tuple[Value, ...]:
         """Tensors of some shapes that stand for any."""

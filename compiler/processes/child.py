@@ -113,7 +113,7 @@ class Service:
 
     def running(self) -> Child:
         """The process, which is started where there is none, and goes on where it was halted."""
-        if self._child is None:
+        if not self._child:
             self._child = self._start()
         elif self._halted:
             self._child.go_on()
@@ -133,14 +133,14 @@ class Service:
 
     def halt(self) -> None:
         """Takes the processor from the process until it is asked again."""
-        if self._child is not None and not self._halted:
+        if self._child and not self._halted:
             self._child.halt()
             self._halted = True
 
     def close(self) -> None:
         """Ends the process."""
         child, self._child, self._halted = self._child, None, False
-        if child is not None:
+        if child:
             child.end()
 
 

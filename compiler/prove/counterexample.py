@@ -51,7 +51,7 @@ def smaller_counterexample(
 ) -> Counterexample | None:
     """The smallest sizes, attributes and inputs at which the sides still differ; None where the interpreter shows no difference."""
     found = smallest(rules, sub, instance, way)
-    return None if found is None else _of_instance(rules, found)
+    return _of_instance(rules, found) if found else None
 
 
 def _of_instance(rules: Rules, found: WrongInstance) -> Counterexample | None:
@@ -262,7 +262,7 @@ def refutation(
     """
     rng, count = np.random.default_rng(seed), ceil(share * INSTANCES)
     wrong = differing(rules, sub, rng, count, types.dtypes[:1] or (DType.F32,), types.at, near)
-    if wrong is None:
+    if not wrong:
         return None
     found = smaller_counterexample(rules, sub, wrong.instance, wrong.difference.way) if small else None
     return found or _of_instance(rules, wrong)

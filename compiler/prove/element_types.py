@@ -51,7 +51,7 @@ def scope_of_types(rules: Rules, sub: SubstitutionDef) -> str:
 def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
     cache = rules_cache(rules, "element types")
     found: _Looked | None = cache.get(id(sub.syntax))
-    if found is None:
+    if not found:
         tried = list(islice(_combinations(rules, sub), TRIED + 1))
         known: set[tuple[object, ...]] = set()
         first: list[Types] = []
@@ -106,7 +106,7 @@ def _members(kind: TypeClass | DType) -> Sequence[DType]:
 def variables(sub: SubstitutionDef) -> tuple[str, ...]:
     """The names in a rule that stand for element types: those of its parameters' types, then those of attributes."""
     syntax = sub.syntax
-    found = {p.type.name: None for p in syntax.params if p.type is not None and p.type.name not in DTYPES}
+    found = {p.type.name: None for p in syntax.params if p.type and p.type.name not in DTYPES}
     for name, places in rule_text(sub).places.items():
         for place in places:
             op = sub.module.lookup(place.call.function)
@@ -125,7 +125,7 @@ def tells_types_apart(sub: SubstitutionDef) -> bool:
     """Return whether what a rule means may depend on which type of a class it is used for: it converts, or names types."""
     for module, node in _reached(sub):
         named = node.function if isinstance(node, t.Call) else node.bare or ""
-        if named in DTYPES or (named == "convert" and module.lookup("convert") is None):
+        if named in DTYPES or (named == "convert" and not module.lookup("convert")):
             return True
     return False
 
@@ -182,7 +182,7 @@ def admits(
     syntax = sub.syntax
     known: dict[str, DType] = {name: dtype for name, dtype in types.items() if "." not in name}
     for param in syntax.params:
-        found = None if param.type is None else DTYPES.get(param.type.name) or known.get(param.type.name)
+        found = DTYPES.get(param.type.name) or known.get(param.type.name) if param.type else None
         if found is not None:
             known[param.name] = found
     try:
@@ -246,7 +246,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
         return [_results(place, branch, known) for branch in (expr.then, expr.otherwise)][-1]
     if isinstance(expr, t.Field) and isinstance(expr.call, t.Call):
         op = place.operator(expr.call.function)
-        outputs = [out.name for out in op.syntax.outputs] if op is not None else []
+        outputs = [out.name for out in op.syntax.outputs] if op else []
         results = dict(zip(outputs, _results(place, expr.call, known), strict=False))
         return (results.get(expr.name),)
     if not isinstance(expr, t.Call):
@@ -256,7 +256,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
         return (None,)
     args = [_results(place, arg, known)[0] for arg in expr.args]
     op = place.operator(expr.function)
-    if op is None:
+    if not op:
         return (None,)
     if any(isinstance(arg, t.Pack) for arg in expr.args):
         args = []

@@ -122,7 +122,7 @@ def find_guards(
             if prover is not None and asked < ASKED and not search.is_over:
                 asked += 1
                 guard = replace(guard, verdict=prover(rules, guarded(sub, conditions)))
-            answer = "" if guard.verdict is None else guard.verdict.answer
+            answer = guard.verdict.answer if guard.verdict else ""
             if answer == "equal":
                 return (guard,)
             if answer != "differs":
@@ -145,9 +145,9 @@ def guard_diagnostics(sub: SubstitutionDef, guards: Sequence[Guard]) -> tuple[Di
     if not guards:
         return ()
     best, *others = guards
-    shown = best.verdict if best.verdict is not None and best.verdict.answer == "equal" else None
-    how = "no counterexample is known" if shown is None else "it is proved"
-    scope = f" ({shown.scope})" if shown is not None and shown.scope else ""
+    shown = best.verdict if best.verdict and best.verdict.answer == "equal" else None
+    how = "it is proved" if shown else "no counterexample is known"
+    scope = f" ({shown.scope})" if shown and shown.scope else ""
     also = f"; or `where {'`, `where '.join(each.text for each in others)}`" if others else ""
     span = sub.syntax.span
     # a guard is inserted before the arrow

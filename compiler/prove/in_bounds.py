@@ -95,7 +95,7 @@ class _Walk:
                 inner[it] = _named(self.inliner, f"{self.name}.r{self.reductions}", extent)
             # any and all may stop early
             sure = sure and root.where is None and root.kind not in {"any", "all"}
-            for part in (root.body, *(() if root.where is None else (root.where,))):
+            for part in (root.body, *((root.where,) if root.where else ())):
                 yield from self.places(part, inner, sure)
             return
         if isinstance(root, Apply) and root.name == "select":
@@ -105,7 +105,7 @@ class _Walk:
             return
         if isinstance(root, Apply) and root.name in {"and", "or"}:
             sure = False
-        if isinstance(root, Read) and root.other is None:
+        if isinstance(root, Read) and not root.other:
             operand = self.node.args[root.operand]
             for part, dim in zip(root.index, operand.type.shape, strict=True):
                 index = self.inliner.placed(part, at, self.node.args)
@@ -192,7 +192,7 @@ def _at_most(a: Scalar | None, b: Scalar) -> bool:
 
 def _surely_read(root: Scalar) -> Iterator[Read]:
     """The reads in an expression that no condition may leave out."""
-    if isinstance(root, Read) and root.other is None:
+    if isinstance(root, Read) and not root.other:
         yield root
     parts = root.children
     if isinstance(root, Apply) and root.name == "select":
@@ -214,7 +214,7 @@ def _chosen(index: Scalar) -> list[Scalar] | None:
         choice = next(
             (p for p in walk(one) if isinstance(p, Apply) and p.name == "select" and not p.args[0].reads), None
         )
-        if choice is None:
+        if not choice:
             out.append(one)
         else:
             todo += [replaced(one, choice, part) for part in choice.args[1:]]
@@ -244,11 +244,11 @@ def _unified(pattern: Scalar, target: Scalar, bound: Mapping[Iter, Scalar]) -> I
         for order in orders:
             yield from _all_unified(pattern.args, order, bound)
     elif isinstance(pattern, Read) and isinstance(target, Read):
-        if pattern.operand == target.operand and pattern.other is None and target.other is None:
+        if pattern.operand == target.operand and not pattern.other and not target.other:
             yield from _all_unified(pattern.index, target.index, bound)
     elif isinstance(pattern, Reduce) and isinstance(target, Reduce):
         same = pattern.kind == target.kind and pattern.iters == target.iters and pattern.extents == target.extents
-        if same and pattern.where is None and target.where is None:
+        if same and not pattern.where and not target.where:
             yield from _unified(pattern.body, target.body, bound)
     elif isinstance(pattern, Table) and isinstance(target, Table) and pattern.values == target.values:
         yield from _all_unified(pattern.index, target.index, bound)

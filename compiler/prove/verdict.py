@@ -171,7 +171,7 @@ class RuleVerdict:
             for each in self.verdicts
         ]
         found = self.counterexample
-        if found is not None:
+        if found:
             drawn = ", ".join(f"{name} = {value}" for name, value in found.drawn.items())
             place = f"{found.output}{list(found.position)}"
             rows.append(("", "", drawn, f"{place} is {found.left} on one side and {found.right} on the other"))

@@ -60,7 +60,7 @@ def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock |
             # libraries in C may turn Ctrl-C into an error of their own
             if not settings.interrupts():
                 raise
-        if task is None:
+        if not task:
             return unread(settings, run)
         run.clock.shorten(GRACE)
         return write(_or_applied(interrupted(task, run), run), run)
@@ -89,7 +89,7 @@ def searched(task: Task, run: RunState) -> Finished:
 
 def _or_applied(finished: Finished, run: RunState) -> Finished:
     """Return the result of the rules of `--apply` where nothing is faster."""
-    if finished.contender is not None or run.applied is None:
+    if finished.contender or not run.applied:
         return finished
     why = "" if finished.task.settings.budget == 0 and not finished.interrupted else f"; {finished.reason}"
     reason = f"rules applied, not timed{why}"

@@ -98,16 +98,12 @@ def _sizes_exist(types: tuple[TensorType, ...], env: Env) -> None:
     """No size is negative, unknown ones included."""
     for size in (size for type in types for size in type.shape):
         condition = compare(">=", size, 0)
-        if (
-            isinstance(condition, Scalar)
-            and env.rules.assuming is not None
-            and not env.rules.assuming.require(condition)
-        ):
+        if isinstance(condition, Scalar) and env.rules.assuming and not env.rules.assuming.require(condition):
             raise Mismatch(f"a size of {size}")
 
 
 def _output_type(output: t.Param, env: Env) -> TensorType:
-    if output.type is not None:
+    if output.type:
         return shape_of(output.type, env)
     value = env.get(output.name)
     if not isinstance(value, Value):
@@ -169,7 +165,7 @@ def operator_call(op: OperatorDef, expr: t.Call, env: Env, given: tuple[Any, ...
         if isinstance(arg, tuple):
             tensors.append(_matrix(arg, expr))
         elif isinstance(arg, Scalar):
-            if env.rules.assuming is None:
+            if not env.rules.assuming:
                 raise Undecided("an unknown size where a tensor is expected", expr.span)
             dtype = _number_type(op, position, given, env.rules.assuming.dtype_of(arg))
             tensors.append(scope_value(Scope((), arg, dtype), ()))
@@ -210,7 +206,7 @@ def _attribute_value(value: Any) -> Any:
 def _number_type(op: OperatorDef, position: int, given: Sequence[Any], dtype: DType) -> DType:
     """The element type of an unknown number as an operand: as for a known one, that of the operand declared to have the same."""
     params = op.syntax.params
-    names = [param.type.name if param.type is not None else "" for param in params]
+    names = [param.type.name if param.type else "" for param in params]
     own = names[min(position, len(params) - 1)]
     if own in DTYPES:
         return DTYPES[own] if DTYPES[own].is_float else dtype

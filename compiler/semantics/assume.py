@@ -142,14 +142,14 @@ def _attribute_choices(rules: Rules, op: OperatorDef, sizes: dict[str, Any], lev
     for dtypes in dtype_choices(rules, op)[:1]:
         known = _solved(rules, op, {**sizes, **dtypes})
         first = op.syntax.params[0].type if op.syntax.params else None
-        rank = len(shape_of(first, known).shape) if first is not None else 0
+        rank = len(shape_of(first, known).shape) if first else 0
         open_attrs = [attr for attr in op.attrs if not known.has(attr.name)]
         yield from _with_attributes(op, sizes | dtypes, open_attrs, known, rank, level)
 
 
 def dtype_choices(rules: Rules, op: OperatorDef) -> list[dict[str, DType]]:
     """Element types for the type variables of the parameters, those first that are most common; guards on types hold."""
-    types = [p.type.name for p in op.syntax.params if p.type is not None and p.type.name not in DTYPES]
+    types = [p.type.name for p in op.syntax.params if p.type and p.type.name not in DTYPES]
     variables = list(dict.fromkeys(types))
     out = []
     for chosen in product((DType.F32, DType.I64, DType.BOOL, DType.U8), repeat=len(variables)):
@@ -207,7 +207,7 @@ def _with_attributes(
     attrs = {name: known.get(name) for name in names if known.has(name)}
     params = []
     for k, param in enumerate(op.syntax.params):
-        assert param.type is not None
+        assert param.type
         params.append(input_value(f"p{k}", shape_of(param.type, known)))
     env = Env(op.module, known.rules)
     env.ranks.update(known.ranks)

@@ -36,13 +36,13 @@ class Assuming(Protocol):
 def holds(value: Any, assuming: Assuming | None) -> bool:
     """Return whether a required condition holds: for all sizes where nothing is asked."""
     if isinstance(value, Scalar):
-        return always(value) if assuming is None else assuming.require(value)
+        return assuming.require(value) if assuming else always(value)
     return value is True
 
 
 def decided(value: Any, assuming: Assuming | None) -> Any:
     """A condition on which the meaning depends, decided where someone decides it."""
-    return assuming.decide(value) if isinstance(value, Scalar) and assuming is not None else value
+    return assuming.decide(value) if isinstance(value, Scalar) and assuming else value
 
 
 def joint(a: Any, b: Any, assuming: Assuming) -> Any:

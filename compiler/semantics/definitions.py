@@ -27,10 +27,10 @@ class Module:
     def lookup(self, name: str) -> Definition | None:
         """A definition by the name that the file uses for it (`conv`, `layout.conv`)."""
         found = self.names.get(name)
-        if found is None and "." in name:
+        if not found and "." in name:
             head, _, rest = name.partition(".")
             alias = self.aliases.get(head)
-            if alias is not None:
+            if alias:
                 return alias.names.get(rest)
         return found
 

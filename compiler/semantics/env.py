@@ -191,7 +191,7 @@ class Env:
 
     def _value(self, name: str) -> tuple[Any] | None:
         env: Env | None = self
-        while env is not None:
+        while env:
             if name in env.values:
                 value = env.values[name]
                 if isinstance(value, Thunk):
@@ -205,6 +205,6 @@ class Env:
         """The next reduction iterator at this depth."""
         found = iterator(f"r{self.depth}")
         self.depth += 1
-        if self.builder is not None:
+        if self.builder:
             self.builder.extents[found] = extent
         return found

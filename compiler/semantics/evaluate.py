@@ -91,7 +91,7 @@ def spliced(pack: t.Pack, env: Env) -> tuple[Any, ...]:
 
 def scalar(value: Any, env: Env, span: Any) -> Any:
     """A value as an operand of scalar arithmetic: a rank-0 tensor is read."""
-    if not isinstance(value, Value) or env.builder is None:
+    if not isinstance(value, Value) or not env.builder:
         return value
     if value.type.rank:
         raise fail("E0307", "a tensor stands without a subscript in an equation", span)
@@ -190,7 +190,7 @@ def _countable(count: int, expr: t.Node) -> None:
 
 def _of_integers(left: Any, right: Any, env: Env) -> bool:
     """Return whether what is computed from two values is an integer of a type, as elements of integer tensors are among them."""
-    if env.builder is None or not any(isinstance(one, Scalar) and one.reads for one in (left, right)):
+    if not env.builder or not any(isinstance(one, Scalar) and one.reads for one in (left, right)):
         return False
     operands = tuple(operand.type.dtype for operand in env.builder.operands)
     found = element_type(raw_apply("+", as_scalar(left), as_scalar(right)), operands)
@@ -239,8 +239,8 @@ def _conditional(expr: t.Conditional, env: Env) -> Any:
 def range_of(binder: t.Binder, env: Env) -> Any:
     """The range of an iterator: given, or by the place that it stands in (language.md, semantics 4)."""
     name = binder.name
-    source = binder.range if binder.range is not None else env.ranges.get(name)
-    if source is None:
+    source = binder.range or env.ranges.get(name)
+    if not source:
         raise fail("E0316", f"nothing says what `{name}` ranges over", binder, hint=f"write `{name}: N`")
     value = evaluate(source, env)
     if binder.star and not isinstance(value, tuple):
@@ -265,7 +265,7 @@ def bind_iterators(binder: t.Binder, env: Env, fresh: Callable[[Any], Any]) -> l
 
 
 def _reduction(expr: t.Reduction, env: Env) -> Any:
-    if env.builder is None:
+    if not env.builder:
         return _unrolled(expr, env)
     inner = env.child()
     iters: list[Any] = []
@@ -277,7 +277,7 @@ def _reduction(expr: t.Reduction, env: Env) -> Any:
 
     for binder in expr.binders:
         extents += map(as_scalar, bind_iterators(binder, inner, fresh))
-    where = None if expr.where is None else as_scalar(truth(operand(expr.where, inner)))
+    where = as_scalar(truth(operand(expr.where, inner))) if expr.where else None
     body = as_scalar(number(operand(expr.body, inner), expr.body))
     return lists.plain(reduce(expr.kind, tuple(iters), tuple(extents), body, where))
 
@@ -292,7 +292,7 @@ def number(value: Any, expr: t.Expr) -> Any:
 def _unrolled(expr: t.Reduction, env: Env) -> Any:
     values: list[Any] = []
     for inner in _points(expr.binders, env):
-        if expr.where is None or decided(truth(evaluate(expr.where, inner)), env.rules.assuming) is True:
+        if not expr.where or decided(truth(evaluate(expr.where, inner)), env.rules.assuming) is True:
             values.append(_plain_operand(evaluate(expr.body, inner), expr.body, _folded(expr.kind)))
             _countable(len(values), expr)
     return lists.fold(expr.kind, tuple(values))
@@ -411,7 +411,7 @@ def _list_scope(scope: t.Traversal, env: Env) -> tuple[Any, ...]:
     assert isinstance(binder, t.Binder)
     out: list[Any] = []
     for inner in _points((binder,), env):
-        if scope.where is not None:
+        if scope.where:
             holds = decided(truth(evaluate(scope.where, inner)), env.rules.assuming)
             if not isinstance(holds, bool):
                 raise Undecided(f"`{scope.where.span.text}` is not decided", scope.where.span)
@@ -449,7 +449,7 @@ def _call(expr: t.Call, env: Env) -> Any:
         return _expand(found.syntax, expr, env, outer)
     if name in PREDICATES:
         return _predicate(expr, env)
-    if name in {"rank", "shape"} and found is None:
+    if name in {"rank", "shape"} and not found:
         return _shape_question(expr, env)
     args = elements(expr.args, env)
     tensors = any(isinstance(arg, Value | Outputs) for arg in args)

@@ -23,7 +23,7 @@ def _installed() -> Mapping[str, str]:
 def library_of(name: str) -> str | None:
     """The installed library that a qualified name of a definition begins with (`acme.filters` of `acme.filters.emphasis`)."""
     folder, rest = find_library(name)
-    return name[: -len(rest) - 1] if folder is not None and rest else None
+    return name[: -len(rest) - 1] if folder and rest else None
 
 
 def libraries() -> dict[str, Path]:
@@ -35,7 +35,7 @@ def libraries() -> dict[str, Path]:
                 found.setdefault(folder.name, folder)
     for name in [*BUILTIN, *_installed()]:
         folder_of, rest = find_library(name)
-        if folder_of is not None and not rest:
+        if folder_of and not rest:
             found.setdefault(name, folder_of)
     return found
 
@@ -65,6 +65,6 @@ def find_library(name: str) -> tuple[Path | None, str]:
         if head in BUILTIN:
             return Path(str(resources.files(BUILTIN[head]))), rest
         folder = _folder(_installed()[head]) if head in _installed() else None
-        if folder is not None:
+        if folder:
             return folder, rest
     return None, name

@@ -163,7 +163,7 @@ class _Loader:
 
     def part(self, folder: Path, path: Path, span: Span | None = None) -> Module:
         """One file of a library that is asked for by name."""
-        if self._belongs(path.resolve()) is None:
+        if not self._belongs(path.resolve()):
             self.whole[folder.resolve()] = None
         return self.module(path, span)
 
@@ -187,10 +187,10 @@ class _Loader:
 
     def _library_name(self, path: Path, file: t.File, span: Span | None) -> str:
         root = file.header.library
-        if root is None:
+        if not root:
             root = self.root_of(path.parent) if path.parent in self.whole else self._belongs(path)
-        name = root.name if root is not None else path.stem
-        home = path.parent if root is not None else path
+        name = root.name if root else path.stem
+        home = path.parent if root else path
         if self.libraries.setdefault(name, home) != home:
             raise error(
                 "E0208",
@@ -214,7 +214,7 @@ class _Loader:
         """The `library` line among the files of a folder, read without parsing whole files."""
         if folder not in self._roots:
             path = _root_file(self._files, folder)
-            self._roots[folder] = None if path is None else self._files.tree(path).header.library
+            self._roots[folder] = self._files.tree(path).header.library if path else None
         return self._roots[folder]
 
     def resolve(self, item: t.Import, importer: Path) -> list[Module]:
@@ -230,13 +230,13 @@ class _Loader:
     def installed(self, name: str, also: str, otherwise: str, span: Span | None = None) -> list[Module]:
         """The modules of a library, or of one file of it, by a dotted name."""
         folder, rest = find_library(name)
-        if folder is None:
+        if not folder:
             hint = did_you_mean(name, libraries(), otherwise)
             raise error("E0203", f"no library `{name}` is installed{also}", span, hint=hint)
         if not rest:
             return self.library(folder, span)
         path = folder / (rest.replace(".", "/") + ".rules")
-        if span is not None and not path.is_file():
+        if span and not path.is_file():
             raise error("E0203", f"library `{name}` has no file `{path.name}`", span)
         return [self.part(folder, path, span)]
 
@@ -266,7 +266,7 @@ def _root_file(files: Files, folder: Path) -> Path | None:
 def _members(files: Files, folder: Path) -> frozenset[Path]:
     """The file with a `library` line, and those that it names, itself or through others."""
     root = _root_file(files, folder)
-    reached, left = set(), [root] if root is not None else []
+    reached, left = set(), [root] if root else []
     while left:
         at = left.pop()
         reached.add(at)
@@ -295,7 +295,7 @@ class _Binder:
                     self._find("E0204", f"`{item.name}` is defined twice in this file", item.span)
                 module.names[item.name] = kind(f"{module.library}.{item.name}", item, module)
         library = module.file.header.library
-        for need in library.requires if library is not None else ():
+        for need in library.requires if library else ():
             self._findings.extend(_unmet(self._loader, need))
         for imported in module.file.header.imports:
             try:
@@ -322,7 +322,7 @@ class _Binder:
         for name in item.names:
             place = word_of(item, name)
             found = next((s.names[name] for s in sources if name in s.names and s.names[name].module is s), None)
-            if found is None:
+            if not found:
                 # a rule or test is imported for its effect, not as a name
                 if not any(getattr(each, "name", None) == name for s in sources for each in s.file.items):
                     close = closest(name, [n for s in sources for n in s.names])
@@ -339,11 +339,11 @@ class _Binder:
 def _unmet(loader: _Loader, need: t.Requires) -> list[Diagnostic]:
     """Return whether an installed library has a version that a `requires` line allows."""
     folder, rest = find_library(need.library)
-    if folder is None or rest:
+    if not folder or rest:
         hint = "`pip install` the package that brings it"
         return [Diagnostic("E0211", f"no library `{need.library}` is installed", need.span, hint=hint)]
     root = loader.root_of(folder)
-    version = root.version if root is not None else "0"
+    version = root.version if root else "0"
     have = Version(version)
     for bound in need.spec.split(","):
         sign = bound.strip()[:2]
@@ -359,7 +359,7 @@ def word_of(item: t.Import, name: str) -> Span:
     """Position of a name in an import."""
     names = item.span.text.find("(")
     found = re.search(rf"\b{re.escape(name)}\b", item.span.text[names:]) if names >= 0 else None
-    if found is None:
+    if not found:
         return item.span
     return Span(item.span.source, item.span.start + names + found.start(), item.span.start + names + found.end())
 
@@ -375,10 +375,10 @@ def without(item: t.Import, name: str) -> Fix | None:
         return Fix(Span(source, span.start, end), "")
     start, end = place.start - span.start, place.end - span.start
     behind = re.compile(r"\s*,\s*").match(text, end)
-    if behind is not None:
+    if behind:
         return Fix(Span(source, place.start, span.start + behind.end()), "")
     before = re.search(r"\s*,\s*$", text[:start])
-    return None if before is None else Fix(Span(source, span.start + before.start(), place.end), "")
+    return Fix(Span(source, span.start + before.start(), place.end), "") if before else None
 
 
 #: items that are found by their name, and what they define
@@ -469,7 +469,7 @@ def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, f
         elif name in {"identity", "absorbing", "zero"}:
             number = Fraction(value.text) if isinstance(value, t.Float) else getattr(value, "value", None)
             values["absorbing" if name == "zero" else name] = number if isinstance(value, t.Int | t.Float) else None
-        elif name in {"associative", "commutative", "idempotent", "involution"} and value is None:
+        elif name in {"associative", "commutative", "idempotent", "involution"} and not value:
             values[name] = True
         else:
             wrong("E0209", f"`{name}` is no trait of an operator")

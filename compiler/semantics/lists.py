@@ -195,7 +195,7 @@ def _joint(sizes: tuple[Any, ...], assuming: Assuming | None) -> Any:
             continue
         if found == 1:
             found = size
-        elif assuming is not None and (isinstance(found, Scalar) or isinstance(size, Scalar)):
+        elif assuming and (isinstance(found, Scalar) or isinstance(size, Scalar)):
             found = plain(joint(found, size, assuming))
         elif isinstance(found, Scalar) and isinstance(size, int):
             found = size
@@ -214,7 +214,7 @@ def fit(index: List, shape: List, builder: ScopeBuilder | None) -> List:
 def _fit_one(index: Any, size: Any, builder: ScopeBuilder | None) -> Any:
     if not isinstance(size, Scalar):
         return 0 if size == 1 else index
-    if builder is not None and isinstance(index, Iter) and same(builder.extents.get(index), size) is True:
+    if builder and isinstance(index, Iter) and same(builder.extents.get(index), size) is True:
         return index
     return choose(compare("==", size, 1), 0, index)
 

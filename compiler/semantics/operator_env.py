@@ -55,10 +55,10 @@ def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
             env.bind(param.name, arg)
             if not arg.known:
                 raise Mismatch(f"the type of `{param.name}` is unknown")
-            if param.type is not None:
+            if param.type:
                 pairs.append((param.type, arg.type))
         elif arg is None:
-            if param.default is None:
+            if not param.default:
                 raise Mismatch(f"`{param.name}` is missing")
             absent.append(param)
         else:
@@ -69,7 +69,7 @@ def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
         if not holds(type.dtype, number):
             raise Mismatch(f"`{param.name}` is {number}, which {type.dtype} does not hold")
         env.bind(param.name, fill(number, type))
-        if param.type is not None:
+        if param.type:
             pairs.append((param.type, type))
     for param in absent:
         env.bind(param.name, _default(param, env))
@@ -141,7 +141,7 @@ def _target(target: t.Defined, value: t.Expr, output: t.Param | None, env: Env) 
         try:
             if target.places is None:
                 return evaluate(value, env)
-            type = output.type if output is not None else None
+            type = output.type if output else None
             # the declared element type, where there is one
             dtype = None if type is None else shape_of(t.TypeExpr(type.name, (), span=type.span), env).dtype
             return build_scope(target.places, value, None, env, dtype, None if type is None else type.dims)
@@ -175,7 +175,7 @@ def _free_packs(absent: list[t.Param], pairs: list[tuple[t.TypeExpr, TensorType]
 
 
 def _number_type(param: t.Param, number: Number, pairs: list[tuple[t.TypeExpr, TensorType]]) -> TensorType:
-    name = param.type.name if param.type is not None else ""
+    name = param.type.name if param.type else ""
     for pattern, actual in pairs:
         if pattern.name == name:
             return TensorType(actual.dtype, ())
@@ -188,13 +188,13 @@ def _number_type(param: t.Param, number: Number, pairs: list[tuple[t.TypeExpr, T
 
 def _default(param: t.Param, env: Env) -> Thunk:
     def compute() -> Any:
-        assert param.default is not None
+        assert param.default
         number = evaluate(param.default, env)
         if isinstance(number, Value):
             return number
         if not isinstance(number, bool | int | float | Fraction):
             raise fail("E0326", f"the default of `{param.name}` is no number", param)
-        type = shape_of(param.type, env) if param.type is not None else TensorType(DType.F32, ())
+        type = shape_of(param.type, env) if param.type else TensorType(DType.F32, ())
         return fill(clamped(number, type.dtype), type)
 
     return Thunk(compute)
@@ -221,7 +221,7 @@ def _attribute(attr: t.Attr, attrs: Mapping[str, Any], rank: int, env: Env) -> T
     def compute() -> Any:
         if attr.name in attrs:
             raw = attrs[attr.name]
-        elif attr.default is not None:
+        elif attr.default:
             raw = evaluate(attr.default, env)
         else:
             raise fail("E0303", f"the attribute `{attr.name}` is missing", None)

@@ -39,11 +39,11 @@ def ranges_of_places(places: tuple[t.Place, ...], declared: tuple[t.Expr, ...] |
 
 
 def _put(out: Ranges, binder: t.Binder, dimension: t.Expr | None) -> None:
-    if binder.range is not None:
+    if binder.range:
         out[binder.name] = binder.range
     elif binder.star and isinstance(dimension, t.Pack):
         out[binder.name] = dimension.value
-    elif not binder.star and dimension is not None and not isinstance(dimension, t.Pack | t.TupleExpr):
+    elif not binder.star and dimension and not isinstance(dimension, t.Pack | t.TupleExpr):
         out[binder.name] = dimension
 
 
@@ -54,7 +54,7 @@ def ranges_of_reads(root: Any, decls: Mapping[str, tuple[t.Expr, ...]]) -> Range
         if isinstance(read.base, t.Name) and read.base.id in decls:
             _zip_subs(out, read.subs, decls[read.base.id])
     for binder in nodes(t.Binder, root):
-        if binder.range is not None:
+        if binder.range:
             out.setdefault(binder.name, binder.range)
     return out
 
@@ -75,7 +75,7 @@ def declared_by_places(places: tuple[t.Place, ...], ranges: Mapping[str, t.Expr]
     """The dimensions of a `let` scope, so that its readers may leave ranges out."""
     out: list[t.Expr] = []
     for place in places:
-        slots = tuple(found for binder in binders_of((place,)) if (found := _slot(binder, ranges)) is not None)
+        slots = tuple(found for binder in binders_of((place,)) if (found := _slot(binder, ranges)))
         if len(slots) < len(binders_of((place,))):
             return None
         out.append(t.TupleExpr(slots, span=place.span) if isinstance(place, t.TuplePlace) else slots[0])
@@ -83,8 +83,8 @@ def declared_by_places(places: tuple[t.Place, ...], ranges: Mapping[str, t.Expr]
 
 
 def _slot(binder: t.Binder, ranges: Mapping[str, t.Expr]) -> t.Expr | None:
-    found = binder.range if binder.range is not None else ranges.get(binder.name)
-    if found is None:
+    found = binder.range or ranges.get(binder.name)
+    if not found:
         return None
     return t.Pack(found, span=found.span) if binder.star else found
 
@@ -105,7 +105,7 @@ def build_scope(
     Raises:
         Unbound, Mismatch, EvalError
     """
-    if where is not None:
+    if where:
         raise fail("E0327", "`where` on a traversal has a meaning only in a derivation", where)
     inner = env.child()
     inner.builder = builder = ScopeBuilder()
@@ -144,13 +144,13 @@ def tensor_read(
     value: Value, name: str | None, subs: tuple[t.Expr, ...], other: t.Expr | None, env: Env, expr: t.Expr
 ) -> Any:
     """An element of a tensor in the body of a scope; `name` is what the tensor is declared by."""
-    if env.builder is None:
+    if not env.builder:
         hint = "a tensor has its places on the left, where there are none too: `let s[] = ...`"
         raise fail("E0327", "an element is read outside an equation", expr, hint=hint)
     index = _index_of(subs, env.decls.get(name or ""), env)
     if len(index) != value.type.rank:
         raise Mismatch(f"{len(index)} subscripts on a tensor of rank {value.type.rank}", expr.span)
-    outside = None if other is None else as_scalar(number(operand(other, env), other))
+    outside = as_scalar(number(operand(other, env), other)) if other else None
     return env.builder.read(value, tuple(as_scalar(i) for i in index), outside)
 
 
@@ -184,7 +184,7 @@ def _radices(sub: t.TupleExpr, place: t.Expr | None, env: Env) -> tuple[Any, ...
 def _extent_of(index: Any, slot: t.Expr, env: Env) -> Any:
     """The range of an index inside a tuple that is read into an unmerged dimension: its own, or that of `h % P`."""
     builder = env.builder
-    if builder is not None and isinstance(index, Scalar) and index in builder.extents:
+    if builder and isinstance(index, Scalar) and index in builder.extents:
         return builder.extents[index]
     if isinstance(slot, t.Binary) and slot.op == "%":
         return evaluate(slot.right, env)
@@ -214,7 +214,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
     for k, param in enumerate(params):
         if k < len(args):
             inner.bind(param.name, args[k])
-        elif param.default is not None:
+        elif param.default:
             inner.bind(param.name, evaluate(param.default, env))
         else:
             raise problem
@@ -225,7 +225,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
             inner.bind(name, ())
     equation: t.Equation | None = None
     for statement in op.syntax.statements:
-        if isinstance(statement, t.Attr) and statement.default is not None:
+        if isinstance(statement, t.Attr) and statement.default:
             inner.bind(statement.name, _later(statement.default, inner))
         elif isinstance(statement, t.Function):
             inner.bind(statement.name, Closure(statement, inner))

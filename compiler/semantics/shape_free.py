@@ -27,7 +27,7 @@ def _pointwise(op: OperatorDef, rules: Rules) -> bool:
     if len(op.syntax.outputs) != 1 or not op.syntax.params:
         return False
     for param in op.syntax.params:
-        dims = param.type.dims if param.type is not None else None
+        dims = param.type.dims if param.type else None
         if dims is None or len(dims) > 1 or not all(isinstance(element, t.Pack) for element in dims):
             return False
     if not _keeps_shape(op):
@@ -38,7 +38,7 @@ def _pointwise(op: OperatorDef, rules: Rules) -> bool:
     place = equations[0].target.places[0]
     if not isinstance(place, t.Binder) or not place.star:
         return False
-    scalars = {param.name for param in op.syntax.params if param.type is not None and param.type.dims == ()}
+    scalars = {param.name for param in op.syntax.params if param.type and param.type.dims == ()}
     tensors = {param.name for param in op.syntax.params} - scalars
     sizes = {node.id for param in op.syntax.params for node in nodes(t.Name, param.type)}
     # what an element may not depend on: its position, ranks and sizes, and other elements
@@ -51,9 +51,9 @@ def _pointwise(op: OperatorDef, rules: Rules) -> bool:
             return False
         elif isinstance(statement, t.Function):
             bodies.append(statement.body)
-        elif isinstance(statement, t.Attr) and statement.default is not None:
+        elif isinstance(statement, t.Attr) and statement.default:
             bodies.append(statement.default)
-    bodies += [param.default for param in op.syntax.params if param.default is not None]
+    bodies += [param.default for param in op.syntax.params if param.default]
     return all(_of_elements(body, elsewhere, tensors, place.name, op.module, rules) for body in bodies)
 
 

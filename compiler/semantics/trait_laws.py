@@ -28,7 +28,7 @@ def trait_laws(line: t.PropertyIs, module: Module) -> Iterator[PropertyDef]:
     for trait in line.traits:
         other = module.lookup(trait.value.id) if isinstance(trait.value, t.Name) else None
         syntax = _Writer(line.name, op, trait, other if isinstance(other, OperatorDef) else None).law()
-        if syntax is not None:
+        if syntax:
             name = f"{module.library}.{line.name.rpartition('.')[2]}.{trait.name}"
             yield PropertyDef(name, syntax, module, trait=(op.name, trait.name))
 
@@ -44,7 +44,7 @@ class _Writer:
         attrs = {attr.name for attr in op.attrs}
         # a type that attributes take part in is that of the results only; any shape stands for it, as the operator checks it again
         self.plain = all(p.type is not None and p.type.dims is not None for p in self.params) and not known & attrs
-        kept = known | attrs | CONSTANTS | {p.type.name for p in self.params if p.type is not None}
+        kept = known | attrs | CONSTANTS | {p.type.name for p in self.params if p.type}
         conditions = conditions_in(op.syntax.statements)
         self.guards = tuple(c for c in conditions if self.plain and names_in(c) <= kept)
 
@@ -62,18 +62,13 @@ class _Writer:
                 return self._property((x, y, z), both)
             if trait == "idempotent":
                 return self._property((x,), (self._call(first, first), first))
-            if trait == "identity" and self.trait.value is not None:
+            if trait == "identity" and self.trait.value:
                 return self._property((x,), (self._call(first, self.trait.value), first))
             return None
         if trait in OF_ONE and (count, outputs) == (1, 1):
             x = self._param(0)
             return self._property((x,), (self._call(self._call(self._name(x))), self._name(x)))
-        if (
-            trait == "inverse"
-            and self.other is not None
-            and (count, outputs) == (1, 2)
-            and len(self.other.syntax.params) == 2
-        ):
+        if trait == "inverse" and self.other and (count, outputs) == (1, 2) and len(self.other.syntax.params) == 2:
             return self._inverse(self.other)
         return None
 
@@ -100,7 +95,7 @@ class _Writer:
         if self.plain:
             return self._typed(param.name, param.type)
         dims = (t.Pack(t.Name(f"shape_of_{param.name}", span=self.span), span=self.span),)
-        name = param.type.name if param.type is not None else "T"
+        name = param.type.name if param.type else "T"
         return self._typed(param.name, t.TypeExpr(name, dims, span=self.span))
 
     def _typed(self, name: str, type: t.TypeExpr | None) -> t.Param:

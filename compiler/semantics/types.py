@@ -174,7 +174,7 @@ def _match_tuple(element: t.TupleExpr, size: Dim, env: Env) -> bool:
         quotient = size // total
     elif total == 1:
         quotient = size
-    elif env.rules.assuming is not None:
+    elif env.rules.assuming:
         quotient = plain(env.rules.assuming.quotient(as_scalar(size), as_scalar(total)))
     else:
         quotient = arithmetic("//", size, total)
@@ -211,7 +211,7 @@ def _solve_linear(element: t.Expr, size: Dim, env: Env) -> bool:
     rest = arithmetic("-", size, base)
     if not isinstance(slope, int) or slope == 0:
         return False
-    if isinstance(rest, Scalar) and abs(slope) != 1 and env.rules.assuming is not None:
+    if isinstance(rest, Scalar) and abs(slope) != 1 and env.rules.assuming:
         env.bind(unknown[0], plain(env.rules.assuming.quotient(rest, as_scalar(slope))))
         return True
     value = arithmetic("//", rest, slope)

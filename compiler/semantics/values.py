@@ -179,7 +179,7 @@ def texts(op: OperatorDef, attr: t.Attr) -> tuple[str, ...]:
     found: dict[str, None] = {}
     if isinstance(attr.default, t.Str):
         found[attr.default.value] = None
-    elif attr.default is not None:
+    elif attr.default:
         found.update((part.value, None) for part in nodes(t.Str, attr.default))
     statements = tuple(s for s in op.syntax.statements if not isinstance(s, (*_SKIPPED, t.Attr)))
     _compared(op.module, statements, attr.name, found, set())

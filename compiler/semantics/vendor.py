@@ -77,7 +77,7 @@ def _function(name: str, found: Mapping[str, Any]) -> VendorFunction:
 def function_named(name: str) -> VendorFunction | None:
     """A function with the parameters that the installed binding declares, or those of the snapshot; None: no vendor has it."""
     known = functions().get(name)
-    return None if known is None else installed(known) or known
+    return installed(known) or known if known else None
 
 
 def installed(known: VendorFunction) -> VendorFunction | None:
@@ -90,7 +90,7 @@ def installed(known: VendorFunction) -> VendorFunction | None:
         module = importlib.import_module(known.module)
     except Exception:  # a binding that does not load raises what its libraries do
         return None
-    parameters = tuple(found for one in known.parameters if (found := _declared(module, one)) is not None)
+    parameters = tuple(found for one in known.parameters if (found := _declared(module, one)))
     return VendorFunction(known.name, known.module, parameters, known.result, known.workspace)
 
 
@@ -126,10 +126,10 @@ def _arguments(doc: str) -> Iterator[tuple[str, str]]:
     """
     for line in doc.splitlines():
         listed = re.match(r"\s+(\w+) \(([^)]*)\):", line)
-        if listed is not None:
+        if listed:
             yield listed.group(1), listed.group(2)
         found = re.match(r"\s*(?:\d+\.\s*)?\w+\((.*)\)(?:\s*->.*)?\s*$", line)
-        if found is None:
+        if not found:
             continue
         for part in _parts(found.group(1)):
             name, colon, type = part.partition(":")
@@ -160,7 +160,7 @@ def _parts(text: str) -> Iterator[str]:
 def wrong(call: t.CallVendor, tensors: frozenset[str]) -> Iterator[Diagnostic]:
     """Deviations of a call from its function's declaration; `tensors` are the names of the lowering's tensors."""
     function = function_named(call.function)
-    if function is None:
+    if not function:
         yield Diagnostic(
             "E0704", f"no vendor has a function `{call.function}`", call.span, hint="one of " + ", ".join(functions())
         )

@@ -29,7 +29,7 @@ def span_of(at: t.Node | Span | None) -> Span | None:
 
 def dims_of(type: t.TypeExpr | None) -> tuple[t.Expr, ...]:
     """The declared dimensions of a type; none where it has none, or there is no type."""
-    return (type.dims or ()) if type is not None else ()
+    return (type.dims or ()) if type else ()
 
 
 def pack_name(element: t.Expr) -> str | None:

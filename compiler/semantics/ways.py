@@ -60,7 +60,7 @@ def _inlined(node: Any, named: dict[str, t.Expr]) -> Any:
         return tuple(_inlined(each, named) for each in node)
     if not is_dataclass(node) or isinstance(node, type):
         return node
-    if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in named and node.other is None:
+    if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in named and not node.other:
         return t.Nested(span=node.span, scope=_braced(named[node.base.id]), other=None, subs=_inlined(node.subs, named))
     changed = {each.name: _inlined(getattr(node, each.name), named) for each in fields(node) if each.name != "span"}
     return replace(node, **changed)

@@ -78,12 +78,12 @@ class _Reading:
 
     def graph(self, op: OperatorDef) -> Graph:
         found = self._graphs.get(op)
-        if found is None:
+        if not found:
             found = self._graphs[op] = self._graph(op)
         return found
 
     def _graph(self, op: OperatorDef) -> Graph:
-        params = [param for param in op.syntax.params if param.default is None]
+        params = [param for param in op.syntax.params if not param.default]
         sizes = _sizes(op, params)
         env = Env(op.module, self._rules)
         for name, size in sizes.items():
@@ -119,7 +119,7 @@ class _Reading:
 
 
 def _type(param: t.Param, env: Env) -> TensorType:
-    if param.type is None:
+    if not param.type:
         raise error("E0306", f"`{param.name}` has no type", param.span)
     return shape_of(param.type, env)
 

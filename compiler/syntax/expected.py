@@ -137,7 +137,7 @@ def explain(grammar: Lark, source: SourceText, start: str, begin: int, end: int)
 def _misspelt_before(text: str) -> tuple[int, int] | None:
     """The one name on the last line of a text."""
     found = re.search(r"(?:^|\n)[ \t]*([A-Za-z_]\w*)[ \t]+$", text)
-    return None if found is None else found.span(1)
+    return found.span(1) if found else None
 
 
 def _unknown_word(span: Span, known: Iterable[str], otherwise: str = "a statement or a definition") -> Diagnostic:
@@ -160,7 +160,7 @@ def _target_before(text: str) -> tuple[int, int] | None:
                 break
         text = text[:at]
     name = re.search(r"[A-Za-z_]\w*$", text)
-    if name is None or not text[text.rfind("\n") + 1 : name.start()].strip():
+    if not name or not text[text.rfind("\n") + 1 : name.start()].strip():
         return None
     return name.start(), name.end()
 
@@ -168,7 +168,7 @@ def _target_before(text: str) -> tuple[int, int] | None:
 def _no_reduction(text: str) -> str:
     """A hint where a word with iterators in brackets ends a text, as a reduction does: `mean[c]` before what it would take."""
     found = re.search(r"(?<!\w)([a-z]{3,})\s*\[[\w\s,:*]*\]?\s*$", text)
-    if found is None or found[1] in REDUCTIONS:
+    if not found or found[1] in REDUCTIONS:
         return ""
     return f"`{found[1]}` is no reduction; these are: {', '.join(sorted(REDUCTIONS))}"
 
@@ -204,7 +204,7 @@ def _of_token(grammar: Lark, source: SourceText, begin: int, token: Token, accep
     hint = _FOREIGN.get(pair, "")
     fix = Fix(Span(source, at - 1, at + 1), _OURS[pair]) if hint else None
     before = re.search(r"([A-Za-z_]\w*)\s*$", source.text[begin:at])
-    if str(token) == "[" and before is not None and before[1] in REDUCTIONS:
+    if str(token) == "[" and before and before[1] in REDUCTIONS:
         hint = f"a reduction inside of a product, a quotient or a sum stands in parentheses: `({before[1]}[i] ...)`"
     if str(token) == "//" and not line.strip():
         hint = "a comment begins with `#`"

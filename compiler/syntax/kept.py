@@ -23,12 +23,12 @@ def parse_kept(source: SourceText) -> t.File:
         DslcError: with everything that is wrong.
     """
     found = shipped_tree(source)
-    if found is not None:
+    if found:
         return found
     store, key = Store(cache_folder() / "parsed", MOST), text_key(source)
     data = store.get(key)
     found = None if data is None else unpack(data, source)
-    if found is None:
+    if not found:
         found = parse(source)
         store.put(key, pack(found))
     return found

@@ -16,7 +16,7 @@ def _at(node: t.Node, name: str) -> Span:
     text = re.sub(r"#[^\n]*", lambda comment: " " * len(comment[0]), node.span.text)
     # An item's own name follows its keyword; the names of a list follow theirs.
     found = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)
-    if found is None:
+    if not found:
         return node.span
     return Span(node.span.source, node.span.start + found.start(), node.span.start + found.end())
 
@@ -49,7 +49,7 @@ def _exports(file: t.File) -> Iterator[Diagnostic]:
 
 def _sizes(type: t.TypeExpr | None) -> Iterator[t.Name]:
     """The names that a type gives to sizes and packs."""
-    for dim in (type.dims or ()) if type is not None else ():
+    for dim in (type.dims or ()) if type else ():
         parts = dim.slots if isinstance(dim, t.TupleExpr) else (dim,)
         for part in parts:
             name = part.value if isinstance(part, t.Pack) else part

@@ -177,7 +177,7 @@ class _Reader:
         built = builder.transform(tree)
         for item in built if isinstance(built, tuple) else (built,):
             deep = _too_deep(item) if isinstance(item, t.Node) else None
-            if deep is not None:
+            if deep:
                 at = deep.span.start
                 hint = "give names to its parts with `let`"
                 self._report("E0109", f"this expression is nested more than {MAX_DEPTH} deep", at, at + 1, hint)
@@ -194,7 +194,7 @@ class _Reader:
         if found is not None:
             return found
         span = self.findings[before].span
-        if span is None or span.start <= chunk.start or self._source.position(span.start)[1] != 1:
+        if not span or span.start <= chunk.start or self._source.position(span.start)[1] != 1:
             return ()
         kept: tuple[t.Item, ...] | None = self._piece("items", chunk.start, span.start)
         if kept is None:

@@ -92,11 +92,11 @@ def _expr(node: t.Expr) -> Doc:
         case t.Field():
             return (expr(node.call), ".", node.name)
         case t.Nested():
-            other: Doc = () if node.other is None else (",", LINE, "other=", expr(node.other))
+            other: Doc = (",", LINE, "other=", expr(node.other)) if node.other else ()
             subs = () if node.subs is None else subscripts(node.subs, node.subs_other)
             return ("{", Align((Group((expr(node.scope), other)),)), "}", *subs)
         case t.Traversal():
-            where: Doc = () if node.where is None else (" where ", expr(node.where))
+            where: Doc = (" where ", expr(node.where)) if node.where else ()
             places: Doc = ("[", commas(map(place, node.places)), where, "]")
             return (places, Group((LINE, expr(node.body))))
         case t.Join():
@@ -155,7 +155,7 @@ def _conditional(node: t.Conditional) -> Doc:
 def subscripts(subs: Sequence[t.Expr], other: t.Expr | None) -> tuple[Doc, ...]:
     """`[subs, other=value]`."""
     parts = [expr(sub) for sub in subs]
-    if other is not None:
+    if other:
         parts.append(("other=", expr(other)))
     return ("[", commas(parts), "]")
 
@@ -163,7 +163,7 @@ def subscripts(subs: Sequence[t.Expr], other: t.Expr | None) -> tuple[Doc, ...]:
 def binder(node: t.Binder) -> Doc:
     """`i`, `*d: D`."""
     star = "*" if node.star else ""
-    return f"{star}{node.name}" if node.range is None else (f"{star}{node.name}: ", expr(node.range))
+    return (f"{star}{node.name}: ", expr(node.range)) if node.range else f"{star}{node.name}"
 
 
 def place(node: t.Place) -> Doc:
@@ -176,7 +176,7 @@ def place(node: t.Place) -> Doc:
 def domain(binders: Sequence[t.Binder], where: t.Expr | None) -> Doc:
     """The iterators of a reduction and their condition."""
     parts = commas(map(binder, binders))
-    return parts if where is None else (parts, " where ", expr(where))
+    return (parts, " where ", expr(where)) if where else parts
 
 
 def type_(node: t.TypeExpr) -> Doc:
@@ -188,8 +188,8 @@ def type_(node: t.TypeExpr) -> Doc:
 
 def param(node: t.Param) -> Doc:
     """`X: T[M] = 0`."""
-    declared: Doc = () if node.type is None else (": ", type_(node.type))
-    default: Doc = () if node.default is None else (" = ", expr(node.default))
+    declared: Doc = (": ", type_(node.type)) if node.type else ()
+    default: Doc = (" = ", expr(node.default)) if node.default else ()
     return ("*" if node.star else "", node.name, declared, default)
 
 
@@ -265,7 +265,7 @@ def statement(node: t.Node, pad: int = 0) -> Doc:
         case t.Function():
             return function(node)
         case t.Attr():
-            default: Doc = () if node.default is None else (" = ", expr(node.default))
+            default: Doc = (" = ", expr(node.default)) if node.default else ()
             return ("attr ", f"{node.name}:".ljust(pad), " ", type_(node.type), default)
         case t.Equation():
             return value(node.value, target(node.target))
@@ -286,7 +286,7 @@ def statement(node: t.Node, pad: int = 0) -> Doc:
         case t.Search():
             return (f"search {node.name} in ", expr(node.domain))
         case t.Correct():
-            limit: Doc = () if node.limit is None else (" limit ", expr(node.limit))
+            limit: Doc = (" limit ", expr(node.limit)) if node.limit else ()
             return ("correct ", node.what if isinstance(node.what, str) else bind(node.what), limit)
         case t.Trusted():
             return f'trusted "{node.reason}"'
@@ -337,14 +337,14 @@ def declaration(node: t.Node, pad: int) -> Doc:
 
 def trait(node: t.Trait) -> Doc:
     """`identity 0`."""
-    return node.name if node.value is None else (node.name, " ", expr(node.value))
+    return (node.name, " ", expr(node.value)) if node.value else node.name
 
 
 def given(node: t.GivenItem) -> Doc:
     """`A: f32[2]` or `X = value`."""
-    if node.type is not None:
+    if node.type:
         return (node.name, ": ", type_(node.type))
-    assert node.value is not None
+    assert node.value
     return (node.name, " = ", expr(node.value))
 
 

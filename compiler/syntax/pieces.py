@@ -61,7 +61,7 @@ def read_pieces(source: SourceText, before: Pieces | None = None) -> Pieces:
         file, wrong = parse_with_errors(source)
         return Pieces(file, tuple(wrong))
     seen = scan.scan(source)
-    old = before.known if before is not None and before.file.source.path == source.path else {}
+    old = before.known if before and before.file.source.path == source.path else {}
     known: dict[Key, Piece] = {}
     starts: dict[SourceText, int] = {}
     first, *rest = seen.chunks

@@ -88,10 +88,10 @@ class _Formatter:
         for comment in self._comments:
             after = bisect_left(starts, comment.start)
             before = pieces[after - 1] if after else None
-            if before is not None and comment.start < before.end:
+            if before and comment.start < before.end:
                 continue  # printed with the unit that it is in
             text = comment.text.rstrip()
-            if comment.line_start or before is None:
+            if comment.line_start or not before:
                 indent = pieces[after].indent if after < len(pieces) else 0
                 if after < len(pieces) and pieces[after].closes:
                     indent += 2
@@ -105,7 +105,7 @@ class _Formatter:
         out: list[str] = []
         previous: _Piece | None = None
         for piece in pieces:
-            if previous is not None and not previous.opens and not piece.closes:
+            if previous and not previous.opens and not piece.closes:
                 between = self._source.text[previous.end : piece.start]
                 out += [""] if between.count("\n") > 1 else []
             out += piece.lines

@@ -93,11 +93,11 @@ def _raw_tokens(text: str) -> Iterator[Token]:
     at, line_start = 0, True
     while at < len(text):
         found = _TOKEN.match(text, at)
-        kind = "bad" if found is None else str(found.lastgroup)
-        value = text[at] if found is None else found[0]
+        kind = str(found.lastgroup) if found else "bad"
+        value = found[0] if found else text[at]
         if kind == "doc" or kind == "open_doc":
             swallowed = _SWALLOWED.search(text, at + 3, found.end() if found and kind == "doc" else len(text))
-            if swallowed is not None:
+            if swallowed:
                 kind, value = "open_doc", text[at : swallowed.start()]
         if kind == "blank":
             line_start = line_start or "\n" in value
@@ -130,7 +130,7 @@ def _lexical(source: SourceText, token: Token) -> Diagnostic | None:
         if len(digits) > MAX_DIGITS or len(exponent) > 4 or abs(int(exponent or 0)) > MAX_EXPONENT:
             message = f"a number has at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
             return wrong("E0118", message, 0, len(word))
-    if token.kind in {"comment", "doc", "string"} and (hidden := _HIDDEN.search(word)) is not None:
+    if token.kind in {"comment", "doc", "string"} and (hidden := _HIDDEN.search(word)):
         hint = "it is no text: it changes how a terminal or an editor shows what stands around it"
         message = f"the character U+{ord(hidden[0]):04X} is not part of the language"
         return wrong("E0102", message, *hidden.span(), hint)
@@ -160,7 +160,7 @@ class _Splitter:
         token = self._tokens[index]
         before = self._tokens[index - 1] if index else None
         after = self._tokens[index + 1] if index + 1 < len(self._tokens) else None
-        if not token.line_start or (before is not None and before.text in ("partial", ".")):
+        if not token.line_start or (before and before.text in ("partial", ".")):
             return False
         if token.text == "onnx":
             return after is None or not after.text.startswith(".")
@@ -181,7 +181,7 @@ class _Splitter:
 
     def _report(self, code: str, message: str, token: Token, label: Token | None = None, text: str = "") -> None:
         span = Span(self._source, token.start, token.end)
-        secondary = () if label is None else (Label(Span(self._source, label.start, label.end), text),)
+        secondary = (Label(Span(self._source, label.start, label.end), text),) if label else ()
         self._scan.findings.append(Diagnostic(code, message, span, secondary=secondary))
         self._broken = True
 
@@ -227,7 +227,7 @@ class _Splitter:
         if index < len(self._tokens):
             # The rest is scanned once more, and would be reported twice.
             begin = self._tokens[index].start
-            self._scan.findings[:] = [f for f in self._scan.findings if f.span is None or f.span.start < begin]
+            self._scan.findings[:] = [f for f in self._scan.findings if not f.span or f.span.start < begin]
         # A string or documentation that stayed open has most likely swallowed the closing bracket.
         since = self._tokens[outer].start
         if not any(f.code in ("E0111", "E0112") and f.span and f.span.start > since for f in self._scan.findings):
@@ -266,7 +266,7 @@ class _Splitter:
         elif token.text == "=" and not self._stack:
             self._equals += 1
         finding = _lexical(self._source, token)
-        if finding is not None:
+        if finding:
             self._scan.findings.append(finding)
             self._broken = True
         return True
@@ -277,7 +277,7 @@ def scan(source: SourceText) -> Scan:
     found = Scan()
     for token in _raw_tokens(source.text):
         (found.comments if token.kind == "comment" else found.tokens).append(token)
-        if token.kind == "comment" and (finding := _lexical(source, token)) is not None:
+        if token.kind == "comment" and (finding := _lexical(source, token)):
             found.findings.append(finding)
     _Splitter(source, found).run()
     return found

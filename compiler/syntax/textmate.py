@@ -46,7 +46,7 @@ def items() -> frozenset[str]:
 def terminal(name: str) -> str:
     """The regular expression of one of the grammar's terminals."""
     found = re.search(rf"^{name}(?:\.\d+)?: /(.*)/$", _rules(), re.M)
-    assert found is not None, name
+    assert found, name
     return found[1]
 
 

@@ -119,7 +119,7 @@ def _holds(item: t.Property, places: UnitPlaces) -> Iterator[Unit]:
 
 def _lowered(item: t.Lowering, places: UnitPlaces) -> Iterator[Unit]:
     start, end = places.find(("expr", "match"), 1)
-    if item.expr is not None:
+    if item.expr:
         end = item.expr.span.end
         yield Unit(start, end, INDENT, ("expr  ", p.value(item.expr.value, p.target(item.expr.target))))
     else:
@@ -130,7 +130,7 @@ def _lowered(item: t.Lowering, places: UnitPlaces) -> Iterator[Unit]:
             doc = (p.onnx_head(node.op, node, since=False), p.attr_map(node.attrs))
             yield Unit(node.span.start, node.span.end, INDENT, doc)
         else:
-            yield _statement(node, 5 if item.expr is not None else 0)
+            yield _statement(node, 5 if item.expr else 0)
 
 
 def _onnx(item: t.OnnxDef, places: UnitPlaces) -> Iterator[Unit]:
@@ -197,7 +197,7 @@ def of_header(header: t.Header, tokens: Sequence[Token] = ()) -> list[Unit]:
     units = [Unit(*version, 0, f"dslc {header.language}")]
     places = UnitPlaces(tokens)
     library = header.library
-    if library is not None:
+    if library:
         first = library.requires[0].span.start if library.requires else library.span.end
         units.append(Unit(library.span.start, places.before(first), 0, f"library {library.name} {library.version}"))
         for line in library.requires:

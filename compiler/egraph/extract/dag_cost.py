@@ -167,7 +167,7 @@ def shared_of(
     problem: ExtractionProblem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The program by costs that count shared parts once; the one to begin with, or the greedy one, where that is cheaper."""
-    plain = greedy_of(problem, until) if start is None else start
+    plain = start or greedy_of(problem, until)
     if plain is None or problem.roots is None:
         return plain
     state = DagCosts(problem)

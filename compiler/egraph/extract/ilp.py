@@ -92,7 +92,7 @@ def ilp_of(problem: ExtractionProblem, until: Deadline = FOREVER, start: Extract
 
     What is not proved at once is solved in a process of its own; meanwhile neighbourhoods of the program are solved here.
     """
-    first = joint_of(problem, until) if start is None else start
+    first = start or joint_of(problem, until)
     if first is None or problem.roots is None or until.over:
         return first
     reduced = _reduced(problem, first.cost, until)

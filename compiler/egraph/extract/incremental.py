@@ -88,7 +88,7 @@ class IncrementalExtraction:
         """By everything: choices that were made at different times may read each other in a circle."""
         problem = ExtractionProblem(self._table, roots)
         found = (joint_of if self._joint else shared_of)(problem)
-        if found is None:
+        if not found:
             return None
         found = problem.named(found)
         self._over = dict(found.choice)

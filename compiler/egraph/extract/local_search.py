@@ -123,7 +123,7 @@ def joint_of(
     problem: ExtractionProblem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The program by shared costs, or another one to begin with, after all joint switches that make it cheaper."""
-    found = shared_of(problem, until) if start is None else start
+    found = start or shared_of(problem, until)
     if found is None or problem.roots is None:
         return found
     program = Walked(found.cost, dict(found.choice))

@@ -26,7 +26,7 @@ def extract(
     wanted = [egraph.find(root) for root in (egraph.roots if roots is None else roots)]
     problem = ExtractionProblem(EGraphTable(egraph, price, weigh), wanted)
     found = EXTRACTORS[how](problem, until)
-    return None if found is None else problem.named(found)
+    return problem.named(found) if found else None
 
 
 def program_of(egraph: EGraph, extraction: Extraction) -> Graph:
@@ -78,7 +78,7 @@ class _Builder:
 
     def _node(self, number: int) -> Node:
         found = self.chosen.get(number)
-        if found is not None:
+        if found:
             return found
         if not self.egraph.constant(number):
             raise ValueError(f"the extraction lacks class {number}")

@@ -151,7 +151,7 @@ class EGraphTable:
         members = egraph.members.get(number)
         if members is None:
             node = self._unit(number)
-            return () if node is None else (self.choice(node),)
+            return (self.choice(node),) if node else ()
         if egraph.constant(number):
             return (Choice(None, 0.0, ()),)
         out: list[Choice] = []
@@ -177,7 +177,7 @@ class EGraphTable:
     def uses(self, number: int) -> Sequence[tuple[int, Choice]]:
         egraph = self.egraph
         node = self._unit(number)
-        if node is not None:
+        if node:
             choice = Choice(node, 0.0, (number,))
             return [(out, choice) for out in dict.fromkeys([egraph.find(out) for out in egraph.memo[node].outs])]
         found: list[tuple[int, Choice]] = []

@@ -34,7 +34,7 @@ def _proved(rules: Rules, law: PropertyDef) -> None:
 def _known_status(rules: Rules, law: PropertyDef) -> Status | None:
     """The status of a law: from this run, from the user's own proofs, or a lock beside it that is believed."""
     known: dict[str, Status] = rules_cache(rules, "basis")
-    if law.name not in known and (verdict := known_verdict(rules, law)) is not None:
+    if law.name not in known and (verdict := known_verdict(rules, law)):
         known[law.name] = verdict.status
     return known.get(law.name)
 
@@ -93,7 +93,7 @@ def proved_traits(rules: Rules, operator: str) -> Traits:
         return stated
     cache = rules_cache(rules, "held traits")
     found: Traits | None = cache.get(operator)
-    if found is None:
+    if not found:
         known: set[str] = set()
         for law in rules.laws.values():
             if law.trait is not None and law.trait[0] == operator:

@@ -61,7 +61,7 @@ class Lock:
     def of(self, rule: str, digest: str, limit: float = 0.0) -> RuleVerdict | None:
         """The verdict on a rule as it is now; nothing where a prover was stopped earlier than after `limit` seconds."""
         found = self.verdicts.get(rule)
-        if found is None or found.digest != digest:
+        if not found or found.digest != digest:
             return None
         decided = found.status in {"proved", "refuted"}
         return found if decided or not any(_stopped(one) < limit for one in found.verdicts) else None
@@ -78,7 +78,7 @@ def stopped(limit: float) -> str:
 def _stopped(verdict: Verdict) -> float:
     """After how many seconds a prover was stopped; infinity where it was not."""
     found = _STOPPED.fullmatch(verdict.reason)
-    return float(found[1]) if found is not None else inf
+    return float(found[1]) if found else inf
 
 
 def lock_path(definition: SubstitutionDef | PropertyDef) -> Path:
@@ -220,7 +220,7 @@ _ASKED = ("highspy", "islpy", "lark", "ml_dtypes", "numpy", "sympy", "z3-solver"
 
 def own_evidence(folder: Path | None = None) -> ProofCache:
     """The verdicts, by digest, that these provers gave in this user's runs, or that are kept in a folder."""
-    return ProofCache(cache_folder() / "evidence" if folder is None else folder, f"{stamp()}-")
+    return ProofCache(folder or cache_folder() / "evidence", f"{stamp()}-")
 
 
 def keep_verdicts(path: Path, verdicts: Mapping[str, RuleVerdict]) -> str:

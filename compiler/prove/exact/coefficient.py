@@ -86,9 +86,9 @@ def _cancelled(top: Poly, bottom: Poly) -> Ratio:
     if bottom.terms[0][1] < 0:
         divisor = -divisor
     top, bottom = _divided(top, shared, divisor), _divided(bottom, shared, divisor)
-    if not bottom.is_constant and (whole := top.quotient(bottom)) is not None:
+    if not bottom.is_constant and (whole := top.quotient(bottom)):
         return Ratio(whole, _ONE)
-    if not top.is_constant and len(top.terms) > 1 and (whole := bottom.quotient(top)) is not None:
+    if not top.is_constant and len(top.terms) > 1 and (whole := bottom.quotient(top)):
         return _cancelled(_ONE, whole)
     return Ratio(top, bottom)
 

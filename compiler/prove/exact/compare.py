@@ -69,7 +69,7 @@ def compare(
                 if isinstance(within, Equal):
                     return within
             found = comparison.brief(habit or Habit(), seconds)
-            if found is not None:
+            if found:
                 return found
             with limited(_operations(seconds)):
                 return comparison.verdict(effort)
@@ -200,7 +200,7 @@ class _Comparison:
     ) -> bool:
         problem = self.problem
         claim = generalized(roots, problem.extents)
-        if claim is None:
+        if not claim:
             return False
         roots = claim.roots
         nodes = [node for root in roots for node in walk(root)]
@@ -268,7 +268,7 @@ class _Comparison:
             return Undecided("the sides differ in positions in mixed radix, of which too little is known", places=True)
         for term in terms:
             found = counterexample(question, number, term)
-            if found is not None:
+            if found:
                 return found
         return Undecided("the sides differ, at no sizes that were found")
 

@@ -44,7 +44,7 @@ def counterexample(question: Question, number: int, term: Term) -> Differs | Non
         for candidate in _candidates(question, sizes, found, bound) if products else (found,):
             point = question.frame.point(candidate)
             checked = None if point is None else _checked(question, number, term, *point)
-            if checked is not None:
+            if checked:
                 return checked
     return None
 

@@ -133,7 +133,7 @@ class DefinedElements:
 
     def _of_range(self, node: Reduce, place: Place) -> Found:
         inner = self._evaluator.ranged(place, node.iters)
-        if node.where is None:
+        if not node.where:
             found: Found = iter(self._needs(node.body, inner).items())
         else:
             found = chain(self._needs(node.where, inner).items(), self._where(node.where, True, node.body, inner))

@@ -79,7 +79,7 @@ class Evaluator:
         """The positions of a place, and of more iterators within their extents."""
         key = ("range", iters)
         found = outer.inner.get(key)
-        if found is None:
+        if not found:
             variables = (*outer.variables, *iters)
             domain = self._algebra.frame.extended(outer.domain, len(iters))
             for it in iters:
@@ -94,7 +94,7 @@ class Evaluator:
         """The positions of a place at which a condition holds, or does not; raises NotAffine where it is not about positions."""
         key = (condition, holds)
         found = outer.inner.get(key)
-        if found is None:
+        if not found:
             where = self._affine.condition(condition, outer.variables)
             domain = outer.domain.intersect(where) if holds else outer.domain.subtract(where)
             found = outer.inner[key] = Place(outer.variables, domain)
@@ -391,7 +391,7 @@ class Evaluator:
             return self._product(node, place)
         inner = self.ranged(place, node.iters)
         body = node.body
-        if node.where is not None:
+        if node.where:
             try:
                 inner = self.where(inner, node.where, True)
             except NotAffine:
@@ -421,7 +421,7 @@ class Evaluator:
     def _quantified(self, node: Reduce, place: Place) -> Sum:
         """`any` is the largest truth value, and 0; `all` is that nothing is false."""
         body = node.body if node.kind == "any" else apply("not", node.body)
-        if node.where is not None:
+        if node.where:
             body = apply("and", node.where, body)
         inner = self.ranged(place, node.iters)
         members = [(self.truth(body, inner), inner.domain, len(node.iters)), ((), place.domain, 0)]
@@ -431,7 +431,7 @@ class Evaluator:
     def _product(self, node: Reduce, place: Place) -> Sum:
         match node.extents:
             case (Num(value=int() as size),) if size <= FACTORS:
-                body = node.body if node.where is None else apply("select", node.where, node.body, num(1))
+                body = apply("select", node.where, node.body, num(1)) if node.where else node.body
                 at: list[dict[Scalar, Scalar]] = [{node.iters[0]: num(k)} for k in range(size)]
                 factors = (self.value(substitute(body, each), place) for each in at)
                 return reduce(self._algebra.product, factors, self._one(place))

@@ -54,7 +54,7 @@ class _Function:
 
     @property
     def representative(self) -> _Function:
-        return self if self.same is None else self.same.representative
+        return self.same.representative if self.same else self
 
 
 class Functions:
@@ -79,12 +79,12 @@ class Functions:
     def name(self, atom: Atom) -> str:
         """The function that an atom stands for."""
         found = self._known.get(atom.name)
-        return atom.name if found is None else found.name
+        return found.name if found else atom.name
 
     def definition(self, atom: Atom) -> tuple[str, Sum] | None:
         """The function that an atom is, and its arguments' terms; None for a tensor."""
         found = self._known.get(atom.name)
-        return None if found is None else (found.name, tuple(map(self._resolved, found.terms)))
+        return (found.name, tuple(map(self._resolved, found.terms))) if found else None
 
     # ---- functions of several arguments -------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Functions:
             folded = _folded(name, numbers)
             if isinstance(folded, Ratio):
                 return algebra.number(folded, region)
-            if folded is not None:
+            if folded:
                 return algebra.constant(folded, region)
         if name == "inverse" and len(parts) == 1 and parts[0].map.is_single_valued():
             (part,) = parts
@@ -124,7 +124,7 @@ class Functions:
             return None
         for atom, index in self.algebra.factors(parts[0]):
             if self._positive(atom) and index.is_single_valued():
-                rest = [without for part in parts if (without := self._without(part, atom, index)) is not None]
+                rest = [without for part in parts if (without := self._without(part, atom, index))]
                 if len(rest) == len(parts):
                     return atom, index, rest
         return None
@@ -167,7 +167,7 @@ class Functions:
         if atom.name.startswith("1/"):
             return negated(self._log(self.resolve(inverse(atom)), index, region))
         below = self._known.get(atom.name)
-        if below is not None and below.name in {"exp", "inverse"}:
+        if below and below.name in {"exp", "inverse"}:
             inner = tuple(t.read(index) for t in below.terms)
             return inner if below.name == "exp" else negated(self.applied("log", [inner], region))
         return (self._function("log", [Term(ONE, (atom,), index)], region),)
@@ -177,7 +177,7 @@ class Functions:
         if atom.name.startswith("1/"):
             return self._positive(self.resolve(inverse(atom)))
         found = self._known.get(atom.name)
-        if found is None or found.name != "inverse":
+        if not found or found.name != "inverse":
             return found is not None and found.name == "exp"
         # without terms it is the inverse of 0
         return bool(found.terms) and all(
@@ -282,7 +282,7 @@ class Functions:
         found: _Function | None = None
         labels = [t.label for t in terms]
         for known in list(self._known.values()):
-            if known.same is not None or known.name != name or known.atom.arity != arity:
+            if known.same or known.name != name or known.atom.arity != arity:
                 continue
             if [self._resolved(t).label for t in known.terms] != labels:
                 continue
@@ -294,12 +294,12 @@ class Functions:
                 continue
             terms = tuple(replace(t, map=coalesced(a.union(b))) for t, (a, b) in zip(terms, pairs, strict=True))
             domain = coalesced(known.domain.union(domain))
-            if found is None:
+            if not found:
                 found = known
             else:
                 known.same = found
             found.terms, found.domain = terms, domain
-        if found is None:
+        if not found:
             truth = name.partition(":")[0].partition("[")[0] in _TRUTHS
             atom = Atom(f"~{len(self._known):03d}", arity, opaque=True, truth=truth)
             found = self._known[atom.name] = _Function(name, terms, domain, atom)
@@ -330,7 +330,7 @@ class Functions:
             for term in self._elements(terms, where, name):
                 flat = self.algebra.frame.drop(term.map, self.algebra.frame.dims(where) - bound, bound)
                 known = elements.get(term.label)
-                elements[term.label] = replace(term, map=flat if known is None else coalesced(known.map.union(flat)))
+                elements[term.label] = replace(term, map=coalesced(known.map.union(flat)) if known else flat)
         regions = self.regions(sorted(elements.values(), key=_order), domain)
         return tuple(term for region, parts in regions for term in self._largest(region, parts, name)) + common
 
@@ -348,7 +348,7 @@ class Functions:
             if part.coefficient.is_zero:
                 return ()
             found = self._single(part)
-            if found is not None and found.name == _sum_in(name):
+            if found and found.name == _sum_in(name):
                 return tuple(_scaled(t.read(part.map), part.coefficient) for t in found.terms)
             return (part,)
         factor, parts = (ONE, parts) if ":" in name else _homogeneous(parts)
@@ -374,7 +374,7 @@ class Functions:
                 (part,) = here
                 taken_out = part.coefficient == ONE if ":" in name else is_positive(part.coefficient)
                 found = self._single(part) if taken_out else None
-                if found is not None and found.name == name:
+                if found and found.name == name:
                     inner = (self._resolved(t).read(part.map) for t in found.terms)
                     out.extend(_scaled(t, part.coefficient) for t in inner)
                 else:
@@ -387,7 +387,7 @@ class Functions:
             return None
         sums = [self._single(part) if is_positive(part.coefficient) else None for part in parts]
         at, found = next(((k, one) for k, one in enumerate(sums) if one and one.name == "largest"), (0, None))
-        if found is None:
+        if not found:
             return None
         part = parts[at]
         frame, count = self.algebra.frame, self.algebra.frame.dims(region)
@@ -433,7 +433,7 @@ class Functions:
 
     def _has(self, term: Term, flat: Any, terms: Sum, where: Any, bound: int) -> bool:
         alike = next((other for other in terms if other.label == term.label), None)
-        found = None if alike is None else self._outer(alike, where, bound)
+        found = self._outer(alike, where, bound) if alike else None
         return found is not None and bool(found.is_equal(flat))
 
 

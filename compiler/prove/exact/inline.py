@@ -110,7 +110,7 @@ class Inliner:
         index = tuple(self._shorter(part, self.extents) for part in index)
         key = (value, index, depth)
         found = self._memo.get(key)
-        if found is None:
+        if not found:
             if len(self._memo) > NODES:
                 raise CannotInline("the programs are too large")
             self._check()
@@ -158,7 +158,7 @@ class Inliner:
 
     def _put(self, node: Scalar, body: _Body) -> Scalar:
         found = body.memo.get(node)
-        if found is None:
+        if not found:
             found = body.memo[node] = self._put_fresh(node, body)
         return found
 
@@ -180,7 +180,7 @@ class Inliner:
             index = tuple([_position(self._put(part, body)) for part in node.index])
             operand = body.args[node.operand]
             value = self._value(operand, index, body.depth)
-            if node.other is None:
+            if not node.other:
                 return value
             return apply("select", inside(index, operand.type.shape, self.size), value, self._put(node.other, body))
         if isinstance(node, Reduce):
@@ -222,7 +222,7 @@ class Inliner:
             iters.append(name)
             extents.append(extent)
         below = depth + len(iters)
-        where = None if node.where is None else self._scalar(node.where, inner, args, below)
+        where = self._scalar(node.where, inner, args, below) if node.where else None
         return reduce(node.kind, tuple(iters), tuple(extents), self._scalar(node.body, inner, args, below), where)
 
 

@@ -286,7 +286,7 @@ class Radix:
         """Return whether the digits of an index (those of larger strides first) are the only ones that give it."""
         for above, stride, digit in zip(strides, strides[1:], digits[1:], strict=False):
             radix = monomial_of(above).quotient(monomial_of(stride))
-            if radix is None or not self._inside(scalar_of(digit), scalar_of(radix)):
+            if not radix or not self._inside(scalar_of(digit), scalar_of(radix)):
                 return False
         return True
 
@@ -294,11 +294,9 @@ class Radix:
         """Divisors of the extent, the largest first, each of which is a multiple of the next."""
         extent = self.extents.get(it)
         chain: list[Scalar] = []
-        fitting = [
-            by for by in divisors if extent is not None and by is not extent and multiple(extent, by) is not None
-        ]
+        fitting = [by for by in divisors if extent and by is not extent and multiple(extent, by)]
         for by in sorted(fitting, key=_larger_first):
-            if not chain or multiple(chain[-1], by) is not None:
+            if not chain or multiple(chain[-1], by):
                 chain.append(by)
         return chain
 
@@ -315,7 +313,7 @@ class Radix:
             for it in node.iters:
                 iters.extend(new[it][1] if it in new else (it,))
             extents = tuple(rebuild(self.extents[it], leaf, memo) for it in iters)
-            where = None if node.where is None else rebuild(node.where, leaf, memo)
+            where = rebuild(node.where, leaf, memo) if node.where else None
             return reduce(node.kind, tuple(iters), extents, rebuild(node.body, leaf, memo), where)
 
         return rebuild(root, leaf, memo)
@@ -365,8 +363,8 @@ def _joined(position: Scalar) -> Scalar:
     except NotIntegral:
         return position
     for _ in range(ROUNDS):
-        joined = next((new for part in sorted(poly.atoms, key=str) if (new := _join(poly, part)) is not None), None)
-        if joined is None:
+        joined = next((new for part in sorted(poly.atoms, key=str) if (new := _join(poly, part))), None)
+        if not joined:
             break
         poly = joined
     return scalar_of(poly)
@@ -413,7 +411,7 @@ def multiple(node: Scalar, by: Scalar) -> Scalar | None:
         found = polynomial(node).quotient(polynomial(by))
     except NotIntegral:
         return None
-    return None if found is None else scalar_of(found)
+    return scalar_of(found) if found else None
 
 
 def _larger_first(by: Scalar) -> tuple[int, int, str]:
@@ -427,12 +425,12 @@ def _parts(top: Poly, by: Poly) -> tuple[Poly, Poly]:
     if len(by.terms) == 1:
         for monomial, coefficient in top.terms:
             part = Poly.of_terms({monomial: coefficient}).quotient(by)
-            quotient = quotient if part is None else quotient + part
+            quotient = quotient + part if part else quotient
     else:
         for it in sorted((a for a in top.atoms if isinstance(a, Iter)), key=str):
-            if top.degree_in(it) == 1 and (part := top.split(it)[0].quotient(by)) is not None:
+            if top.degree_in(it) == 1 and (part := top.split(it)[0].quotient(by)):
                 quotient = quotient + part * atom(it)
-        if (part := sizes_only(top).quotient(by)) is not None:
+        if part := sizes_only(top).quotient(by):
             quotient = quotient + part
     return quotient, top - quotient * by
 
@@ -475,7 +473,7 @@ def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] |
             index: list[Scalar] = []
             for axis, part in enumerate(node.index):
                 index.extend(_by_name(part.free) if (node.operand, axis) in places else (rebuild(part, leaf, memo),))
-            return read(node.operand, tuple(index), None if node.other is None else rebuild(node.other, leaf, memo))
+            return read(node.operand, tuple(index), rebuild(node.other, leaf, memo) if node.other else None)
         return None
 
     return [rebuild(root, leaf, memo) for root in roots]

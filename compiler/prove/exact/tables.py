@@ -112,7 +112,7 @@ class _Flat:
             return None
         where: Scalar | None = None
         for each in self.wheres:
-            where = each if where is None else apply("and", where, each)
+            where = apply("and", where, each) if where else each
         # an extent may use the iterators before it, whose order stays
         return reduce("sum", tuple(self.iters), tuple(self.iters.values()), apply("*", num(1), *self.factors), where)
 
@@ -129,7 +129,7 @@ class _Flat:
                     put[it] = new
                     self._ranges[new] = extent
                 self.iters[new] = substitute(extent, put)
-            if node.where is not None:
+            if node.where:
                 self.wheres.append(substitute(node.where, put))
             self._take(substitute(node.body, put))
         else:
@@ -140,11 +140,7 @@ class _Flat:
         numbers = {each for each in array.flat if each}
         if len(numbers) < 2:
             for at, place in enumerate(index):
-                if (
-                    isinstance(place, Iter)
-                    and place in self.iters
-                    and (solved := _solved(index, array, at)) is not None
-                ):
+                if isinstance(place, Iter) and place in self.iters and (solved := _solved(index, array, at)):
                     chosen = apply("select", apply("==", place, solved), num(1), num(0))
                     return apply("*", num(next(iter(numbers), Fraction(0))), chosen)
         return table(nested(array.tolist()), index)
@@ -209,7 +205,7 @@ def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
     memo: dict[Scalar, Scalar] = {}
 
     def after(node: Scalar) -> Scalar:
-        while isinstance(node, Reduce) and node.kind == "sum" and (shorter := _shorter(node)) is not None:
+        while isinstance(node, Reduce) and node.kind == "sum" and (shorter := _shorter(node)):
             node = shorter
         return node
 
@@ -222,23 +218,23 @@ def _shorter(node: Reduce) -> Scalar | None:
         if any(it in size.free for size in ranges):
             continue
         value = next(_values(node, it), None)
-        if value is None:
+        if not value:
             continue
         put: dict[Scalar, Scalar] = {it: value}
         inside = apply("and", apply("<=", num(0), value), apply("<", value, extent))
         body = apply("select", inside, substitute(node.body, put), num(0))
-        where = None if node.where is None else substitute(node.where, put)
+        where = substitute(node.where, put) if node.where else None
         iters = (*node.iters[:at], *node.iters[at + 1 :])
         extents = (*node.extents[:at], *node.extents[at + 1 :])
         if iters:
             return reduce(node.kind, iters, extents, body, where)
-        return body if where is None else apply("select", where, body, num(0))
+        return apply("select", where, body, num(0)) if where else body
     return None
 
 
 def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
     """The value that an iterator must have for a member of the sum not to be 0."""
-    held = [*([] if node.where is None else [node.where]), *_needed(node.body)]
+    held = [*([node.where] if node.where else []), *_needed(node.body)]
     for condition in conjuncts(*held):
         if not (isinstance(condition, Apply) and condition.name == "==") or condition.reads:
             continue

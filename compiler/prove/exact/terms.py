@@ -37,7 +37,7 @@ class Effort:
         self._left = int(seconds * STEPS)
         self._outer = outer
         self._until = time.process_time() + PATIENCE * seconds
-        if outer is not None:
+        if outer:
             self._until = min(self._until, outer._until)
 
     def part(self, seconds: float) -> Effort:
@@ -48,7 +48,7 @@ class Effort:
 
     def spend(self, seconds: float) -> None:
         """Counts what took no steps, and as much as mostly takes so long, in the outer one."""
-        if self._outer is not None:
+        if self._outer:
             self._outer._left -= int(seconds * STEPS)
 
     @property
@@ -61,7 +61,7 @@ class Effort:
         # the clock is asked rarely: that takes longer than most steps
         if self._left < 0 or (self._left % ROUND == 0 and time.process_time() > self._until):
             raise Unsolved("the time is up")
-        if self._outer is not None:
+        if self._outer:
             self._outer.check()
 
     def check_clock(self) -> None:
@@ -193,7 +193,7 @@ class Algebra:
         back = pairs.intersect_domain(domain).reverse()
         free = [k for k in range(outer, count) if not back.apply_range(frame.move(count, (k,))).is_single_valued()]
         count_of = self._boxes(domain, count, free)
-        if count_of is None:  # the positions themselves are kept, as reads of a tensor of ones
+        if not count_of:  # the positions themselves are kept, as reads of a tensor of ones
             ones = Atom("one", len(free), opaque=True)
             map = term.map.flat_range_product(frame.move(count, tuple(free)))
             return Term(term.coefficient, (*term.atoms, ones), frame.drop(map, outer, bound))
@@ -293,10 +293,10 @@ class Algebra:
             both = frame.move(total, dims[k] + dims[pair])
             equal, other = self._apart(term, frame.repeated(2 * below.arity, 0, below.arity).apply(both.reverse()))
             rest = [j for j in range(len(dims)) if j not in {k, pair}]
-            if equal is None or not self._determined(equal.map, tuple(dim for j in rest for dim in dims[j])):
+            if not equal or not self._determined(equal.map, tuple(dim for j in rest for dim in dims[j])):
                 continue
             out = self._cancelled(self.keep(equal, rest))
-            return out if other is None else [*out, *self._cancelled(other)]
+            return [*out, *self._cancelled(other)] if other else out
         return [term]
 
     def _apart(self, term: Term, where: Any) -> tuple[Term | None, Term | None]:
@@ -319,12 +319,12 @@ class Algebra:
         dims = dims_of(term.atoms)
         start, width = (dims[k] or (0,))[0], len(dims[k])
         high, low = self._apart(term, self.frame.descending(sum(map(len, dims)), start, width))
-        if high is None:
+        if not high:
             return None
         order = list(range(len(dims)))
         order[k : k + 2] = k + 1, k
         swapped = self.keep(high, order)
-        return [swapped] if low is None else [low, swapped]
+        return [low, swapped] if low else [swapped]
 
     def _idempotent(self, term: Term) -> list[Term]:
         for k, (a, b) in enumerate(pairwise(term.atoms)):
@@ -332,8 +332,8 @@ class Algebra:
                 dims = dims_of(term.atoms)
                 same = self.frame.repeated(sum(map(len, dims)), sum(map(len, dims[:k])), a.arity)
                 equal, other = self._apart(term, same)
-                out = [] if other is None else [other]
-                if equal is not None:
+                out = [other] if other else []
+                if equal:
                     out += self._idempotent(self.keep(equal, [j for j in range(len(dims)) if j != k + 1]))
                 return out
         return [term]

@@ -131,13 +131,13 @@ class _Uses:
         elif isinstance(node, Read):
             for axis, index in enumerate(node.index):
                 self._use(index, "read", (node.operand, axis))
-            if node.other is not None:
+            if node.other:
                 self._collect(node.other)
         elif goal is not None:
             self._use(*goal)
         elif isinstance(node, Reduce):
             self.other.update(it for extent in node.extents for it in extent.free)
-            for part in (node.body, *(() if node.where is None else (node.where,))):
+            for part in (node.body, *((node.where,) if node.where else ())):
                 self._collect(part)
         else:
             for child in node.children:
@@ -148,7 +148,7 @@ class _Uses:
         if not node.reads:
             with suppress(NotIntegral):
                 poly = polynomial(node)
-        if poly is None:
+        if not poly:
             self.unknown.add(place)
             if node.reads:
                 self._collect(node)
@@ -237,13 +237,13 @@ class _Writer:
     def _leaf(self, node: Scalar) -> Scalar | None:
         if isinstance(node, Read):
             index = tuple(self._index(part) if self._concerns(part) else self.write(part) for part in node.index)
-            return read(node.operand, index, None if node.other is None else self.write(node.other))
+            return read(node.operand, index, self.write(node.other) if node.other else None)
         if self._concerns(node) and (goal := _compared(node)) is not None:
             assert isinstance(node, Apply)
             new = scalar_of(self._poly(polynomial(goal[0]), goal[1]))
             return apply(node.name if goal[1] == "same" else ">=", new, num(0))
         if isinstance(node, Reduce):
-            where = None if node.where is None else self.write(node.where)
+            where = self.write(node.where) if node.where else None
             return reduce(node.kind, node.iters, node.extents, self.write(node.body), where)
         return None
 
@@ -263,12 +263,12 @@ class _Writer:
 
     def _at(self, poly: Poly, window: _Window, sign: int, kind: Kind) -> Poly:
         rest = poly.split(window.at)[1] * sign - window.offset
-        if window.step is None or (kind == "read" and not window.own):
+        if not window.step or (kind == "read" and not window.own):
             return (self._places[window.at, window.slope] + rest) * sign
         sizes = sizes_only(rest)
         bound = next((factor for factor in rest.atoms if isinstance(factor, Iter)), None)
-        along = as_poly(0) if bound is None else atom(bound)
-        if bound is not None:
+        along = atom(bound) if bound else as_poly(0)
+        if bound:
             self._along.setdefault(window, {})[bound] = None
         if kind == "read":
             return along
@@ -285,7 +285,7 @@ class _Writer:
         place is one at which a comparison holds for the first, or the last, of what is bound.
         """
         for (window, sign, sizes), bound in self._bounds.items():
-            assert window.step is not None
+            assert window.step
             place = window.slope * atom(window.at) + window.offset + sizes
             yield _at_least_zero(bound), _at_least_zero(place * sign)
             for it in self._along.get(window, ()):
@@ -297,7 +297,7 @@ class _Writer:
                 if other is window and sign == opposite and sizes != more:
                     yield _at_least_zero(bound - above), _at_least_zero((sizes - more) * sign)
         for window in self._windows:
-            if window.step is None:
+            if not window.step:
                 yield from self._of_place(window, extents)
 
     def _of_place(self, window: _Window, extents: Mapping[Iter, Scalar]) -> Iterator[tuple[Scalar, Scalar]]:

@@ -52,7 +52,7 @@ def difference_degree(left: Sequence[Value], right: Sequence[Value]) -> int | No
     boolean inputs and of given constants are no elements of the field: what reads them has no degree.
     """
     found = degrees((*left, *right))
-    known = [each for each in found if each is not None]
+    known = [each for each in found if each]
     if len(known) < len(found):
         return None
     pairs = zip(known[: len(left)], known[len(left) :], strict=True)
@@ -72,7 +72,7 @@ def _of_node(node: Node, args: tuple[Degree | None, ...]) -> Sequence[Degree | N
             return [_FIXED if isinstance(node.data, FillRef) else None]
         case ScopeNode():
             found = _Terms(args).go(node.scope.body)
-            return [found if found is None or found.fixed or node.scope.dtype.is_float else None]
+            return [found if not found or found.fixed or node.scope.dtype.is_float else None]
     return [None] * len(node.types)
 
 
@@ -95,10 +95,10 @@ class _Terms:
                 return _FIXED if self._fixed(*node.index) else None
             case Read():
                 inside = self._operands[node.operand] if self._fixed(*node.index) else None
-                if inside is None or node.other is None:
+                if not inside or not node.other:
                     return inside
                 other = self.go(node.other)
-                return None if other is None else inside | other
+                return inside | other if other else None
             case Reduce():
                 return self._reduce(node)
             case Apply():
@@ -106,10 +106,10 @@ class _Terms:
         return _FIXED
 
     def _reduce(self, node: Reduce) -> Degree | None:
-        if not self._fixed(*node.extents, *(() if node.where is None else (node.where,))):
+        if not self._fixed(*node.extents, *((node.where,) if node.where else ())):
             return None
         body = self.go(node.body)
-        if body is None or body.fixed or (node.kind == "sum" and body.bottom == 0):
+        if not body or body.fixed or (node.kind == "sum" and body.bottom == 0):
             return body
         sizes = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
         numbers = [max(1, size) for size in sizes if isinstance(size, int)]
@@ -121,7 +121,7 @@ class _Terms:
         return Degree(body.top + (count - 1) * body.bottom, body.bottom * count)
 
     def _apply(self, node: Apply) -> Degree | None:
-        known = [found for arg in node.args if (found := self.go(arg)) is not None]
+        known = [found for arg in node.args if (found := self.go(arg))]
         if len(known) < len(node.args):
             return None
         match node.name:

@@ -72,17 +72,15 @@ def field_verdict(
     rng = np.random.default_rng(seed)
     kinds: list[ComparedInstance] = []
     reasons: list[str] = []
-    types = types if types is not None else next(iter(types_of(rules, sub)), Types())
+    types = types or next(iter(types_of(rules, sub)), Types())
     if sub.syntax.partial:
         parts = (INSTANCES - INSTANCES // 2, ORDINARY), (INSTANCES // 2, ROOMY)
         found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, types, draws))
         verdict = partial_verdict(rules, sub, found)
         wrong = _wrongly_corrected(rules, sub, seed, types) if verdict.answer == "unknown" else None
-        return (
-            verdict if wrong is None else Verdict("field", "differs", milliseconds_since(began), counterexample=wrong)
-        )
+        return Verdict("field", "differs", milliseconds_since(began), counterexample=wrong) if wrong else verdict
     for instance, reason in _drawn(rules, sub, rng, INSTANCES, types):
-        if instance is None:
+        if not instance:
             reasons.append(reason)
             continue
         try:
@@ -91,7 +89,7 @@ def field_verdict(
             # an operator inside another one's definition does not take these types
             reasons.append(str(problem))
             continue
-        if outcome.counterexample is not None:
+        if outcome.counterexample:
             shown = (smaller_counterexample(rules, sub, instance) if small else None) or outcome.counterexample
             return Verdict("field", "differs", milliseconds_since(began), counterexample=shown)
         kinds.append(outcome)
@@ -120,7 +118,7 @@ def _wrongly_corrected(rules: Rules, sub: SubstitutionDef, seed: int, types: Typ
     for instance, _ in _drawn(rules, sub, rng, CORRECTED, types, roomy(sub)):
         # types were compared before
         wrong = instance is not None and wrong_correction(rules, instance, rng)
-        if instance is not None and isinstance(wrong, WrongCorrection):
+        if instance and isinstance(wrong, WrongCorrection):
             return Counterexample(
                 dict(shown(sub, instance)), wrong.name, wrong.place, "another number", "the correction"
             )
@@ -154,7 +152,7 @@ def compare_instance(
     """Both sides of one instance: their types, then every element, over the field and where that cannot tell over float64."""
     drawn = dict(shown(sub, instance))
     mistyped = types_differ(instance, drawn)
-    if mistyped is not None:
+    if mistyped:
         return ComparedInstance("types", counterexample=mistyped)
     return compare_values(rules, *instance.sides, tuple(instance.left), instance.inputs, rng, drawn)
 
@@ -177,7 +175,7 @@ def compare_values(
     if sides[0] == sides[1]:
         return ComparedInstance("field", 0.0)
     out = outside(rules, *sides, names, inputs, rng, drawn)
-    if out is not None:
+    if out:
         return ComparedInstance("field", counterexample=out)
     degree = difference_degree(*sides)
     # a few elements may agree by chance where a function has few values, so small results are compared more often
@@ -200,11 +198,9 @@ def compare_values(
             # what a conversion rounds may be less than the comparison of floats tolerates
             converts = any(isinstance(each, Apply) and each.name.startswith("convert:") for each in computed(scopes))
             shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if converts else None
-            return ComparedInstance("floats") if shown is None else ComparedInstance("field", counterexample=shown)
+            return ComparedInstance("field", counterexample=shown) if shown else ComparedInstance("floats")
     counterexample = replayed(rules, left, right, names, inputs, rng, drawn, certain)
-    return (
-        ComparedInstance("none") if counterexample is None else ComparedInstance("field", counterexample=counterexample)
-    )
+    return ComparedInstance("field", counterexample=counterexample) if counterexample else ComparedInstance("none")
 
 
 def _differs(

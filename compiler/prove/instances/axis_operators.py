@@ -80,7 +80,7 @@ class Operators(Values):
             value if isinstance(value, Tensor) else Tensor(()) if self.number(value) else None for value in values
         ]
         attrs = self.attributes(op, expr, operands, env)
-        found = self.applied(op, [each for each in operands if each is not None], attrs)
+        found = self.applied(op, [each for each in operands if each], attrs)
         if env.inside:
             if not isinstance(found, Tensor) or found.sets:
                 raise NotRankPolymorphic  # a tensor within an equation
@@ -150,7 +150,7 @@ class Operators(Values):
         if attr.type.dims is not None:
             fits = isinstance(value, Entries | Number | Drawn)
         elif kind == "axis" or kind in _LISTED:
-            if not operands or operands[0] is None:
+            if not operands or not operands[0]:
                 raise NotRankPolymorphic  # axes of no tensor
             front = self.sets(operands[0])
             if kind == "axis" and isinstance(value, Fixed):
@@ -201,10 +201,10 @@ class Operators(Values):
         env = AxisEnv(op.module, dict(attrs))
         conditions = guards_in(op.syntax.statements)
         for param, operand in itertools.zip_longest(params, operands, fillvalue=None):
-            assert param is not None
+            assert param
             if operand is None and param.default is None:
                 raise NotRankPolymorphic  # a tensor is missing
-            operand = operand if operand is not None else Tensor(())
+            operand = operand or Tensor(())
             env.values[param.name] = operand
             if param.type is not None:
                 env.values.setdefault(param.type.name, NUMBER)
@@ -212,7 +212,7 @@ class Operators(Values):
         env.ranges = _ranges(op)
         for attr in op.attrs:
             if attr.name not in env.values:
-                if attr.default is None:
+                if not attr.default:
                     raise NotRankPolymorphic  # an attribute without a value
                 env.values[attr.name] = self.checked(attr, self.value(attr.default, env), list(operands))
             if attr.type.dims is not None:
@@ -274,7 +274,7 @@ class Operators(Values):
 
     def target(self, statement: t.Let | t.Equation, declared: t.TypeExpr | None, env: AxisEnv) -> Any:
         """The value of a `let` or an equation."""
-        dims = declared.dims if declared is not None else None
+        dims = declared.dims if declared else None
         places = statement.target.places
         if places is None:
             value = self.value(statement.value, env)

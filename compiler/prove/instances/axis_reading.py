@@ -179,7 +179,7 @@ class _Rule(Operators):
                 found = Entries(self.spaces.loosen())
             own = env.values[pack] = Entries(self.sets(found), True, self.flat(found))
             for param in self.sub.syntax.params:
-                if param.type is not None and pack in names_in(param.type):
+                if param.type and pack in names_in(param.type):
                     env.values[param.name] = Tensor(own.sets, own.flat)
 
     def counts(self) -> None:
@@ -286,12 +286,12 @@ class _Rule(Operators):
 
     def natural_guard(self, condition: t.Expr, env: AxisEnv) -> None:
         """Look at a condition that must hold with fewer axes where it holds with all of them."""
-        if (counted := _some(condition)) is not None:
+        if counted := _some(condition):
             value = self.value(counted, env)
             if isinstance(value, Count):
                 self.needed[value.sets] = None
                 return
-        if (listed := _not_empty(condition)) is not None:
+        if listed := _not_empty(condition):
             value = self.value(listed, env)
             if isinstance(value, AxisList):
                 self.needed[value.sets] = None

@@ -404,11 +404,11 @@ class Values(Lists, ABC):
         if not env.inside:
             raise NotRankPolymorphic  # a list that is folded
         for binder in expr.binders:
-            over = binder.range if binder.range is not None else env.ranges.get(binder.name)
-            if over is None:
+            over = binder.range or env.ranges.get(binder.name)
+            if not over:
                 raise NotRankPolymorphic  # an iterator without a range
             self.bind(binder, self.value(over, inner), inner)
-        if expr.where is not None and not isinstance(where := self.value(expr.where, inner), Truth):
+        if expr.where and not isinstance(where := self.value(expr.where, inner), Truth):
             self.number(where)
         return self.number(self.value(expr.body, inner))
 
@@ -484,10 +484,10 @@ class Values(Lists, ABC):
                 if not isinstance(part, Entries):
                     self.number(part)
             self.spaces.unify(tuple(index), base.sets, equal_length=True)
-            if expr.other is not None:
+            if expr.other:
                 self.number(self.value(expr.other, env))
             return NUMBER
-        if len(expr.subs) != 1 or expr.other is not None:
+        if len(expr.subs) != 1 or expr.other:
             raise NotRankPolymorphic  # a list at several positions
         at = self.value(expr.subs[0], env)
         if isinstance(at, Place) and isinstance(base, Entries | AxisList):
@@ -502,7 +502,7 @@ class Values(Lists, ABC):
         scope = expr.scope
         if expr.subs is not None or expr.other is not None or not isinstance(scope, t.Traversal):
             raise NotRankPolymorphic  # a scope within an expression
-        if len(scope.places) != 1 or not isinstance(scope.places[0], t.Binder) or scope.where is not None:
+        if len(scope.places) != 1 or not isinstance(scope.places[0], t.Binder) or scope.where:
             raise NotRankPolymorphic  # a scope within an expression
         (binder,) = scope.places
         assert isinstance(binder, t.Binder)
@@ -526,7 +526,7 @@ class Values(Lists, ABC):
     def _meant(self, expr: t.Call, env: AxisEnv) -> Any:
         """The definition that a call is of, if any."""
         term = self.terms.get(expr.function) if env.rule else None
-        return term if term is not None else env.module.lookup(expr.function)
+        return term or env.module.lookup(expr.function)
 
     def _field(self, expr: t.Field, env: AxisEnv) -> Any:
         """One result of a call."""

@@ -38,7 +38,7 @@ from dslc.syntax import tree as t
 
 def packs_of(sub: SubstitutionDef) -> tuple[str, ...]:
     """The names of the packs in the types of a rule's parameters."""
-    nodes = walk_expr(tuple(param.type.dims for param in sub.syntax.params if param.type is not None))
+    nodes = walk_expr(tuple(param.type.dims for param in sub.syntax.params if param.type))
     return tuple(dict.fromkeys(n.value.id for n in nodes if isinstance(n, t.Pack) and isinstance(n.value, t.Name)))
 
 
@@ -86,7 +86,7 @@ def _count(node: object, names: set[str]) -> int:
 
 def _whole_pack(param: t.Param) -> str | None:
     """The pack that is the whole shape of a parameter."""
-    match param.type.dims if param.type is not None else None:
+    match param.type.dims if param.type else None:
         case (t.Pack(value=t.Name(id=name)),):
             return name
     return None
@@ -351,7 +351,7 @@ def _elsewhere(scope: Scope, iterator: Iter, labelled: Sequence[Labels]) -> bool
         if isinstance(node, Read):
             own = labelled[node.operand]
             stack += [index for axis, index in enumerate(node.index) if axis not in own or index is not iterator]
-            stack += [] if node.other is None else [node.other]
+            stack += [node.other] if node.other else []
         else:
             stack += node.children
     return False

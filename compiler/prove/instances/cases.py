@@ -115,7 +115,7 @@ class Path:
     def value(self, scalar: Scalar) -> Scalar:
         """An expression with every unknown that was solved for replaced."""
         found = self._values.get(scalar)
-        if found is None:
+        if not found:
             found = scalar
             for _, name, value in self.solved:
                 found = replaced(found, name, value)
@@ -192,7 +192,7 @@ class AssumedCase:
             return whole
         if self.left and self._unknowns(size):
             known = self._quotients.get((size, divisor))
-            if known is not None:
+            if known:
                 return known
             first = str(self._unknowns(size)[0].name)
             part = dimension(f"{first}_{len(self.path.solved)}_{self._fresh}")
@@ -361,7 +361,7 @@ def _connected(facts: tuple[Scalar, ...], goal: Scalar) -> tuple[Scalar, ...]:
 @functools.lru_cache(maxsize=1 << 14)
 def _known(facts: tuple[Scalar, ...], goal: Scalar | None = None) -> tuple[Case, ...]:
     """The facts, and the least values of the unknowns in them and in `goal`, as alternatives."""
-    names = frozenset().union(*(_unknown(root) for root in (*facts, *(() if goal is None else (goal,)))))
+    names = frozenset().union(*(_unknown(root) for root in (*facts, *((goal,) if goal else ()))))
     leasts = sorted((name for name in names if name.least is not None), key=lambda name: name.name)
     extra = Case(tuple(polynomial(name) - (name.least or 0) for name in leasts))
     return tuple(case & extra for case in both(*(cases(fact) for fact in facts)))

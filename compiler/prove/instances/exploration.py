@@ -75,7 +75,7 @@ def instance_set(rules: Rules, sub: SubstitutionDef, level: str = "steps", types
     Raises:
         Uncovered
     """
-    chosen = types if types is not None else next(iter(types_of(rules, sub)), Types())
+    chosen = types or next(iter(types_of(rules, sub)), Types())
     key = (sub, chosen, chosen.dtypes, level)
     found = _kept(rules, "covers", key, lambda: _found(rules, sub, level, chosen))
     if isinstance(found, InstanceSet):
@@ -211,7 +211,7 @@ def map_instance_set(rules: Rules, sub: SubstitutionDef, types: Types | None = N
     """Instances in which windows are arbitrary maps, for all ranks and steps: they say more than the rule. None if there are none."""
     if unknown_operators(sub) is None:
         return None
-    chosen = types if types is not None else next(iter(types_of(rules, sub)), Types())
+    chosen = types or next(iter(types_of(rules, sub)), Types())
 
     def make() -> InstanceSet | None:
         try:
@@ -352,7 +352,7 @@ def _pack_axes(param: t.Param, ranks: Mapping[str, int]) -> Labels:
     """The axes of a parameter that are those of packs of known ranks."""
     out: dict[int, frozenset[str]] = {}
     at = 0
-    for element in (param.type.dims or ()) if param.type is not None else ():
+    for element in (param.type.dims or ()) if param.type else ():
         name = element.value.id if isinstance(element, t.Pack) and isinstance(element.value, t.Name) else ""
         width = ranks.get(name, 0) if isinstance(element, t.Pack) else 1
         if name:

@@ -127,8 +127,8 @@ def with_numbers(sub: SubstitutionDef, instance_set: InstanceSet, prove: Callabl
     @cache
     def attempt(names: tuple[str, ...]) -> Verdict | None:
         numbered = at_combinations(instance_set, names, choices_of(sub, len(names))) if names else None
-        found = None if numbered is None else prove(numbered)
-        return found if found is not None and found.answer != "unknown" else None
+        found = prove(numbered) if numbered else None
+        return found if found and found.answer != "unknown" else None
 
     instances = instance_set.instances
     # the unknown sizes by which positions are divided, those of later parameters first: kernels are small, images are not
@@ -147,13 +147,13 @@ def with_numbers(sub: SubstitutionDef, instance_set: InstanceSet, prove: Callabl
     divisors = tuple(sorted(dividing & place.keys(), key=lambda name: (-place[name], name)))
     for names in (_outer(sub, instance_set), *((one,) for one in divisors)):
         found = attempt(names)
-        if found is not None:
+        if found:
             return found
     found, needed = attempt(divisors), divisors
-    for name in divisors if found is not None and found.answer == "equal" else ():
+    for name in divisors if found and found.answer == "equal" else ():
         fewer = tuple(one for one in needed if one != name)
         again = attempt(fewer)
-        if again is not None:
+        if again:
             found, needed = again, fewer
     return found or whole
 
@@ -166,7 +166,7 @@ def at_combinations(
     for instance in instance_set.instances:
         for values in choices:
             found = at_numbers(instance, {name: values[k % len(values)] for k, name in enumerate(names)})
-            if found is not None:
+            if found:
                 made.setdefault((found.left, found.right, found.conditions), found)
     numbers = ", ".join(map(str, sorted({number for values in choices for number in values})))
     shown = f"{', '.join(names)} in {f'{len(choices)} combinations of ' if len(names) > 1 else ''}{numbers}"
@@ -180,7 +180,7 @@ def _outer(sub: SubstitutionDef, instance_set: InstanceSet) -> tuple[str, ...]:
     names = [
         slot.id
         for param in sub.syntax.params
-        if param.type is not None
+        if param.type
         for dim in param.type.dims or ()
         if isinstance(dim, t.TupleExpr)
         for slot in dim.slots[:-1]

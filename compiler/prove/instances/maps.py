@@ -210,7 +210,7 @@ class _Scope:
                 self.extents.pop(each, None)
                 if self.work.of_axis(extent):
                     self.extents[each] = extents[-1]
-            where = None if node.where is None else self.condition(node.where)
+            where = self.condition(node.where) if node.where else None
             body = self.value(node.body)
             self.extents = outer
             return reduce(node.kind, node.iters, tuple(extents), body, where)
@@ -246,12 +246,12 @@ class _Scope:
                 index.append(place)
             else:
                 size = shape[axis]
-                if node.other is not None and not (isinstance(size, Sym) and size.least):
+                if node.other and not (isinstance(size, Sym) and size.least):
                     raise NoMap  # on an axis without positions no map leads to one
                 asked.append((place, size))
                 index.append(self.named("map", place, DType.I64, size))
-        found = read(node.operand, tuple(index), None if node.other is None else self.value(node.other))
-        if not asked or node.other is None:
+        found = read(node.operand, tuple(index), self.value(node.other) if node.other else None)
+        if not asked or not node.other:
             return found
         inside: Scalar = num(1)
         for place, size in asked:

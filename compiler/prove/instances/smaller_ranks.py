@@ -107,7 +107,7 @@ def _has_smaller(
     values = flat_names(names)
     fitting = (each for flags, each in readings.items() if all(values.get(name) is value for name, value in flags))
     reading = next(fitting, None)
-    if reading is None or not instance.same_shape:
+    if not reading or not instance.same_shape:
         return False
     packs, spaces = reading.packs, reading.spaces
     kept = {spaces.axis(name, instance.ranks, values) for name in reading.named}
@@ -235,7 +235,7 @@ def _paired(scope: Scope, axes: Sequence[tuple[list[int], list[int]]], sizes: tu
         return False
     alone = positions_alone(scope)
     for a, b in found.pairs:
-        if a[0] is not b[0] or (a[0] is None and not (a[1] in alone and b[1] in alone)):
+        if a[0] is not b[0] or (not a[0] and not (a[1] in alone and b[1] in alone)):
             return False
     extents: list[tuple[Reduce | None, Iter, Any]] = [(None, *each) for each in scope.ranges]
     extents += [
@@ -245,9 +245,9 @@ def _paired(scope: Scope, axes: Sequence[tuple[list[int], list[int]]], sizes: tu
     ]  # fmt: skip
     for binder, each, extent in extents:
         wanted = sizes[0] if (binder, each) in firsts else sizes[1] if (binder, each) in seconds else None
-        if wanted is not None and extent is not wanted:
+        if wanted and extent is not wanted:
             return False
-        if wanted is None and isinstance(extent, Scalar):
+        if not wanted and isinstance(extent, Scalar):
             _visit(as_scalar(extent), outer, axes, found)
     return found.fits and not (firsts | seconds) & found.elsewhere
 
@@ -263,7 +263,7 @@ def _visit(
     elif isinstance(node, Reduce):
         # extents are looked at apart
         inner = {**binders, **dict.fromkeys(node.iters, node)}
-        for part in (node.body,) if node.where is None else (node.where, node.body):
+        for part in (node.where, node.body) if node.where else (node.body,):
             _visit(part, inner, axes, found)
     elif isinstance(node, Read):
         first, second = axes[node.operand]
@@ -276,7 +276,7 @@ def _visit(
                 found.pairs.add(((binders[one], one), (binders[other], other)))
             else:
                 found.fits = False
-        if node.other is not None:
+        if node.other:
             _visit(node.other, binders, axes, found)
     elif isinstance(node, Apply) and node.name == "*":
         if sum(arg is found.sizes[0] for arg in node.args) != sum(arg is found.sizes[1] for arg in node.args):

@@ -112,7 +112,7 @@ class _Pair:
         made = _Made.NEITHER
         if isinstance(body, Read) and not self._any_depends(body.index, node):
             made = _all((self._known[node.args[body.operand].node],))
-            made &= _Made.BOTH if body.other is None else self._scalar(body.other, node)
+            made &= self._scalar(body.other, node) if body.other else _Made.BOTH
         elif isinstance(body, Reduce) and not self._any_depends((*body.extents, body.where), node):
             self._arithmetic |= body.kind in _SUMS
             self._infinite |= body.kind in _EXTREMES  # of no elements

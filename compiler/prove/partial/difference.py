@@ -129,7 +129,7 @@ def _smallest(
     """The first set of positions outside of which an output is shown to be equal, its boxes, and that it is; else the last set."""
     for mask in masks:
         boxes = _boxes(mask, pieces)
-        if chooser is None:
+        if not chooser:
             return mask, boxes, False
         if chooser.equal(number, boxes):
             return mask, boxes, True
@@ -175,9 +175,9 @@ class _Outside:
         region = self._region
         if one == other or sum(box.count for box in boxes) == prod(one.type.sizes):
             return True
-        if region is not None and region.defined[number] and region.lies_in(number, boxes):
+        if region and region.defined[number] and region.lies_in(number, boxes):
             return True
-        if region is not None and region.exact:
+        if region and region.exact:
             return False
         old, new = (restricted(side, boxes, inside=False) for side in (one, other))
         if isinstance(compare([old], [new], seconds=self._seconds), Equal):
@@ -217,7 +217,7 @@ def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:
             conditions += [apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0))] * (step > 1)
         held = own if inside else num(0)
         where = reduce(lambda one, other: apply("and", one, other), conditions) if conditions else None
-        element = held if where is None else apply("select", where, held, element)
+        element = apply("select", where, held, element) if where else held
     return scope_value(Scope(value.type.shape, element, value.type.dtype), (value,))
 
 

@@ -45,7 +45,7 @@ def sizes_of(rules: Rules, sub: SubstitutionDef, shapes: Mapping[str, Sequence[i
     env = Env(sub.module, rules)
     for name, shape in shapes.items():
         declared = params[name].type
-        if declared is not None:
+        if declared:
             # a size that stands in several types has one value; what a type alone leaves open is found later
             try:
                 solve(((declared, TensorType(DType.F32, tuple(shape))),), (), env)
@@ -83,7 +83,7 @@ def wrongly_corrected(
     drawn = dict(shown(sub, instance))
     for (name, left), each in zip(instance.left.items(), found, strict=True):
         corrected = instance.corrected.get(name)
-        if corrected is None:
+        if not corrected:
             continue
         if corrected.type != left.type:
             return Counterexample(drawn, name, (), str(left.type), str(corrected.type))
@@ -110,12 +110,12 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
         return Verdict("field", answer, milliseconds_since(began), reason, counterexample=counterexample)
 
     for instance, reason in drawn:
-        if instance is None:
+        if not instance:
             reasons.append(reason)
             continue
         names = dict(shown(sub, instance))
         mistyped = types_differ(instance, names)
-        if mistyped is not None:
+        if mistyped:
             return verdict("differs", counterexample=mistyped)
         count += 1
         at = ", ".join(f"{name} = {value}" for name, value in names.items())

@@ -158,7 +158,7 @@ class _Scope:
             self._read(node, at, depth)
         elif isinstance(node, Reduce) and node.kind not in {"any", "all"}:
             inner, depth = self._inside(node, at, depth)
-            if node.where is not None:
+            if node.where:
                 self._without_reads(node.where, inner, depth)
             self._visit(node.body, inner, depth)
         elif isinstance(node, Apply) and node.name not in _COARSE and not node.name.startswith("convert:"):
@@ -187,7 +187,7 @@ class _Scope:
         """Cuts where a number or a truth value that depends on positions changes."""
         if isinstance(node, Reduce):
             inner, depth = self._inside(node, at, depth)
-            for part in (node.body, *(() if node.where is None else (node.where,))):
+            for part in (node.body, *((node.where,) if node.where else ())):
                 self._position_only(part, inner, depth)
             return
         try:
@@ -218,7 +218,7 @@ class _Scope:
         shape, operand = self._shapes[node.operand], self._operands[node.operand]
         if any(index.reads for index in node.index):
             raise NoBoxes("a position that depends on elements")
-        if node.other is not None:
+        if node.other:
             self._visit(node.other, at, depth)
         try:
             places = [self._values(index, at).astype(np.int64) for index in node.index]

@@ -27,20 +27,20 @@ def conclude(
     for types in dict.fromkeys(types for one in verdicts for types, _ in one.parts) or {Types(): None}:
         # a prover that says nothing of any types was stopped, or asked about all at once
         parts = {one.prover: dict(one.parts).get(types) if one.parts else one for one in verdicts}
-        by = {prover: found for prover, found in parts.items() if found is not None}
+        by = {prover: found for prover, found in parts.items() if found}
         answers = {one.answer for one in by.values()}
         if "vacant" in answers and not answers & {"equal", "differs"}:
             continue
         status = TypeStatus(*_status(definition, by))
         refuting = next((one for one in by.values() if one.answer == "differs"), None)
-        if refuting is not None and status.status == "proved":
+        if refuting and status.status == "proved":
             shown = f"the exact prover shows `{definition.name}` for every shape"
             raise error(
                 "E0510", f"{shown}, and the {refuting.prover} prover refutes it", definition.syntax.span,
                 counterexample=text_of(refuting.counterexample) if refuting.counterexample is not None else "",
                 hint="one of the provers is wrong: this is a bug of dslc, please report it",
             )  # fmt: skip
-        statuses[types] = status if refuting is None else TypeStatus("refuted")
+        statuses[types] = TypeStatus("refuted") if refuting else status
     by_type = statuses
     if not statuses:
         statuses = {
@@ -56,15 +56,15 @@ def _status(definition: Definition, by: dict[ProverName, Verdict]) -> tuple[Stat
     """The status that follows where no prover finds a difference, and its reason."""
     if isinstance(definition, SubstitutionDef) and definition.syntax.partial:
         field = by.get("field")
-        return "undecided", field.reason if field is not None else "partial"
+        return "undecided", field.reason if field else "partial"
     exact, field = by.get("exact"), by.get("field")
-    if exact is not None and exact.answer == "equal":
+    if exact and exact.answer == "equal":
         return ("bounded", exact.scope) if exact.scope else ("proved", "")
     trusted = trusted_reason(definition)
     if trusted is not None:
         return "trusted", trusted
-    reason = next((one.reason for one in (exact, field) if one is not None and one.reason), "")
-    if field is not None and field.answer == "equal":
+    reason = next((one.reason for one in (exact, field) if one and one.reason), "")
+    if field and field.answer == "equal":
         return "tested", reason
     return "undecided", reason
 
@@ -80,7 +80,7 @@ def trusted_reason(definition: Definition) -> str | None:
 def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | None:
     """The diagnostic of a refuted rule; None for every other status."""
     found = verdict.counterexample
-    if verdict.status != "refuted" or found is None:
+    if verdict.status != "refuted" or not found:
         return None
     in_type = found.position == () and not found.trace
     code = "E0312" if in_type else "E0501"

@@ -171,7 +171,7 @@ def _opposed(
     wide = replace(types, dtypes=tuple(widest))
     wrong = refutation(rules, sub, wide if admits(rules, sub, wide.at) else types, seed, share, small, found.drawn)
     milliseconds = found.milliseconds + milliseconds_since(began)
-    if wrong is None:
+    if not wrong:
         return replace(found, milliseconds=milliseconds)
     return Verdict("exact", "differs", milliseconds, "at an instance that was drawn", counterexample=wrong)
 
@@ -234,13 +234,13 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
         try:
             brief = min(seconds, UNKNOWN_STEPS)
             maps = map_instance_set(rules, sub, types)
-            if maps is not None:
+            if maps:
                 # what differs for some maps may be equal for windows
                 found = on_cover(maps, brief, Effort(TOGETHER * brief), most_open=1, bounds=False)
             covered = instance_set(rules, sub, "symbolic", types)
             # maps are read as data are, which are to stay in bounds
-            bounded = (_leaves_bounds(each, both_ways) is None for each in (maps, covered) if each is not None)
-            if maps is not None and found.answer == "equal" and any(bounded):
+            bounded = (_leaves_bounds(each, both_ways) is None for each in (maps, covered) if each)
+            if maps and found.answer == "equal" and any(bounded):
                 return replace(found, milliseconds=milliseconds_since(began))
             if covered.unknown_steps:
                 within = Effort(TOGETHER * brief)
@@ -302,7 +302,7 @@ def _on_cover(
                 found = replay(rules, *sides, instance.outputs, instance.inputs, at, result.monomial)
                 text = ", ".join(f"{name} = {size}" for name, size in sorted(at.items()))
                 reason = f"claimed to differ at {text}, where the interpreter finds no difference"
-                if found is None:
+                if not found:
                     return Verdict("exact", "unknown", reason=reason)
                 return Verdict("exact", "differs", counterexample=found)
             case Equal():

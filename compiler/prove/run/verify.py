@@ -93,7 +93,7 @@ def verify(
     locks = _Locks(rules, where, limit, [] if notes is None else notes, trust)
     found: dict[str, RuleVerdict] = {} if into is None else into
     old = ((one.name, locks.of(one, digests[one.name])) for one in definitions)
-    found.update((name, verdict) for name, verdict in old if verdict is not None)
+    found.update((name, verdict) for name, verdict in old if verdict)
     tasks = [Task(one.name, tuple(provers), seed) for one in definitions if one.name not in found]
     done, written = len(found), time.monotonic()
     try:
@@ -135,7 +135,7 @@ class _Locks:
         # anyone may have written the lock: it is believed where it is trusted; what was proved here is in the user's own cache
         own = own_evidence().get(definition.name, digest)
         known = own and Lock({definition.name: own}).of(definition.name, digest, self.limit)
-        if known is None and self.trust:
+        if not known and self.trust:
             known = self.read[path].of(definition.name, digest, self.limit)
         return known
 
@@ -172,9 +172,9 @@ def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
 
 def mistake_in(rules: Rules, definition: Definition, mistakes: Sequence[Diagnostic]) -> Diagnostic | None:
     """The first error in a rule or law, or in an operator or function that it uses."""
-    errors = [mistake for mistake in mistakes if mistake.severity == "error" and mistake.span is not None]
+    errors = [mistake for mistake in mistakes if mistake.severity == "error" and mistake.span]
     spans = [definition.syntax.span, *(one.syntax.span for one in used_by(rules, definition))] if errors else []
-    return next((m for m in errors if m.span is not None and any(m.span.starts_in(span) for span in spans)), None)
+    return next((m for m in errors if m.span and any(m.span.starts_in(span) for span in spans)), None)
 
 
 def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic]:
@@ -183,7 +183,7 @@ def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic
     A law with mistakes, or about operators with some (`mistake_in`), is no matter of this.
     """
     known = known_verdict(rules, law)
-    if known is not None and known.status != "refuted":
+    if known and known.status != "refuted":
         return []
     digest = rule_digest(rules, law)
     store, key = Store(cache_folder() / "checked"), f"{stamp()}-{digest}"
@@ -194,4 +194,4 @@ def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic
         store.put(key, law.name.encode())
         return []
     found = diagnostic_of(law, RuleVerdict(law.name, "refuted", (verdict,), digest))
-    return [] if found is None else [found]
+    return [found] if found else []

@@ -88,7 +88,7 @@ class Workers:
     @property
     def _open(self) -> list[Task]:
         """Tasks that processes have not answered yet."""
-        return [*self._away, *(worker.task for worker in self._workers if worker.task is not None)]
+        return [*self._away, *(worker.task for worker in self._workers if worker.task)]
 
     @property
     def left(self) -> int:
@@ -140,7 +140,7 @@ class Workers:
             with contextlib.suppress(ProcessFailed):
                 child.send(self._places, Deadline(began + START))
         for worker in self._workers:
-            if worker.ready and worker.task is None and self._away:
+            if worker.ready and not worker.task and self._away:
                 worker.task, worker.answered = self._away.popleft(), 0
                 worker.wind(self._limit)
                 with contextlib.suppress(ProcessFailed):
@@ -154,7 +154,7 @@ class Workers:
 
     def _readable(self, wait: bool) -> list[_Worker]:
         """Workers with news, and those whose time is up."""
-        busy = [worker for worker in self._workers if worker.task is not None or not worker.ready]
+        busy = [worker for worker in self._workers if worker.task or not worker.ready]
         first = min((worker.ends for worker in busy), default=time.monotonic() + 1)
         news = ready([worker.child for worker in self._workers], Deadline(first) if wait else OVER)
         now = time.monotonic()
@@ -185,7 +185,7 @@ class Workers:
                 raise error("E0519", "the rule files were changed while they were proved", hint=hint)
             worker.ready = True
             return None
-        assert worker.task is not None
+        assert worker.task
         verdicts = self._begun.setdefault(worker.task.rule, [])
         worker.wind(self._limit)
         if isinstance(message, Verdict):
@@ -203,7 +203,7 @@ class Workers:
         self._workers.remove(worker)
         worker.child.end()
         task, at = worker.task, worker.answered
-        if task is None:
+        if not task:
             return None
         spent = round((time.monotonic() - worker.began) * 1e3, 3)
         reason = stopped(self._limit) if late else "its process died, as it does when memory runs out"

@@ -57,12 +57,12 @@ class Candidate:
     @property
     def gain(self) -> float:
         """Predicted seconds that the last step saved."""
-        return self.parent.cost - self.cost if self.parent is not None else 0.0
+        return self.parent.cost - self.cost if self.parent else 0.0
 
     def path(self) -> list[Candidate]:
         """Return the steps from the start to this one."""
         out: list[Candidate] = [self]
-        while out[-1].parent is not None:
+        while out[-1].parent:
             out.append(out[-1].parent)
         return out[::-1]
 
@@ -244,10 +244,10 @@ def imaged(graph: Graph, new: Mapping[Value, Value]) -> tuple[Rewritten, Mapping
             stack.pop()
             continue
         target = new.get(value)
-        if target is None and value.node.constant:
+        if not target and value.node.constant:
             done[value] = value
             continue
-        needs = value.node.args if target is None else (target,)
+        needs = (target,) if target else value.node.args
         if value not in opened:
             opened.add(value)
             pending = [need for need in needs if need not in done and need not in opened]
@@ -255,7 +255,7 @@ def imaged(graph: Graph, new: Mapping[Value, Value]) -> tuple[Rewritten, Mapping
                 stack.extend(pending)
                 continue
         # what is still open contains this value: it stays as it was
-        if target is not None:
+        if target:
             done[value] = done.get(target, target)
         else:
             done[value] = with_args(value.node, tuple(done.get(arg, arg) for arg in needs))[value.index]

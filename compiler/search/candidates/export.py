@@ -56,14 +56,14 @@ class NameHistory:
 
     def of(self, candidate: Candidate) -> CandidateNames:
         path = [candidate]
-        while path[-1] not in self._known and path[-1].parent is not None:
+        while path[-1] not in self._known and path[-1].parent:
             path.append(path[-1].parent)
         first = path.pop()
         told = self._known.get(first)
-        if told is None:
+        if not told:
             told = self._known[first] = CandidateNames(naming_of(self.context))
         for step in reversed(path):
-            assert step.parent is not None
+            assert step.parent
             made = rewritings(step.graph, step.parent.graph)
             if made is None:
                 told = _jumped(told, step.parent.graph, step.graph, step.rule)
@@ -100,7 +100,7 @@ def _followed(told: CandidateNames, step: Rewritten, rule: str) -> CandidateName
         if old in told.naming.values:
             values.setdefault(images[old], told.naming.values[old])
         called = told.naming.nodes.get(old.node)
-        if called is not None:
+        if called:
             _call(images[old], called, rule, kept, nodes)
     places = (told.naming.nodes[old.node].place for old in replaced if old.node in told.naming.nodes)
     return CandidateNames(Naming(values, nodes), (*told.places, *((rule, place) for place in dict.fromkeys(places))))

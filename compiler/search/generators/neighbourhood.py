@@ -35,9 +35,9 @@ class Neighbourhood(Generator):
         return 1.0 if base is context.best and base is not context.start and least * self.clearly >= base.cost else 0.0
 
     def propose(self, context: SearchContext, base: Candidate) -> Iterator[Proposal]:
-        yield Proposal([one for one in distinct(base, self.contenders)[1:] if one.parent is not None])
+        yield Proposal([one for one in distinct(base, self.contenders)[1:] if one.parent])
         small = context.front.smallest(context.task.settings.alpha * base.cost)
-        yield Proposal(() if small is None else (small,))
+        yield Proposal((small,) if small else ())
         gains: dict[str, float] = {}
         for step in base.path():
             if step.rule:

@@ -53,14 +53,14 @@ class SearchContext:
     @property
     def reached(self) -> Candidate:
         """The best that rules made, the start where they made nothing."""
-        return self.start if self.best is None else self.best
+        return self.best or self.start
 
     @contextmanager
     def halted(self) -> Iterator[None]:
         """Leave the processors to what is measured or timed inside."""
         with ExitStack() as held:
             held.enter_context(self.ahead.halted())
-            if self.beside is not None:
+            if self.beside:
                 held.enter_context(self.beside.halted())
             yield
 

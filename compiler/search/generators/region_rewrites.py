@@ -154,7 +154,7 @@ REGION_REWRITES = (PAIRED, DERIVED, MUTATED)
 def _begin_background(context: SearchContext, base: Candidate) -> None:
     """Hot operators of the original are searched beside others' turns, where there is another processor."""
     settings, repeats = context.task.settings, context.run.journal.repeats
-    if context.beside is None and base is context.start and len(allowed_cpus()) > 1 and not repeats:
+    if not context.beside and base is context.start and len(allowed_cpus()) > 1 and not repeats:
         sources: list[Derivations | Mutants] = [_derivations(context, False)] if settings.derive else []
         sources += [_mutants(context, False)] if settings.mutate else []
         tasks: list[tuple[float, Task, Callable[[], DerivedOperator]]] = []

@@ -67,7 +67,7 @@ class Rules(Generator):
         before, most = context.reached, settings.steps
         while True:
             rules = context.rules
-            brief = self.brief if gives_way and not context.task.heavy and context.best is None else inf
+            brief = self.brief if gives_way and not context.task.heavy and not context.best else inf
             found = searched(context, self.name, context.reached, most, brief)
             yield Proposal((found,) if found is not before else (), best=found)
             if context.rules is not rules:
@@ -90,7 +90,7 @@ def searched(
     """Return the best that the strategy yields within limits (`SearchContext.limits`), by rules and by what was found beside them."""
     settings = context.task.settings
     limits = context.limits(who, most, brief)
-    if findings is None:
+    if not findings:
         limits.on_built = context.front.add
     best, clear = start, start.cost
 
@@ -100,7 +100,7 @@ def searched(
             clear = found.cost
             limits.gained_clearly()
         if found.cost < best.cost:
-            best = found if findings is None else findings.with_texts(found)
+            best = findings.with_texts(found) if findings else found
             context.improved(best, limits.done)
 
     grown: list[SearchedEGraph] = []
@@ -116,11 +116,11 @@ def searched(
     space = Space(
         start, (Substitutions(context.rules), *others), context.costs, limits, settings.seed, settings.alpha, settings.layouts, told,
         settings.budget or None, settings.steps, findings, price, context.note,
-        grown.extend if settings.dump_egraph is not None else None,
+        grown.extend if settings.dump_egraph else None,
     )  # fmt: skip
     for found in settings.strategy.explore(space):
         told(found)
-    if settings.dump_egraph is not None and not dumped(settings.dump_egraph, grown):
+    if settings.dump_egraph and not dumped(settings.dump_egraph, grown):
         context.note(f"{settings.dump_egraph} was not written: the search made no e-graph")
     if limits.interrupted:
         raise KeyboardInterrupt

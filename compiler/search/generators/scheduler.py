@@ -151,7 +151,7 @@ class Scheduler:
             while True:
                 self.context.exploring = self.context.measuring = run.clock.until(self.reserve())
                 arm = self._next()
-                if arm is None or self.context.exploring.left() < TURN:
+                if not arm or self.context.exploring.left() < TURN:
                     break
                 self._turn(arm)
             self._finish()
@@ -265,7 +265,7 @@ class Scheduler:
         arm.gained += max(0.0, before - self._best_cost()) / context.start.cost
         if run.found.count > known:
             self._ask_again()
-        if context.best is not None and context.best is not context.start:
+        if context.best and context.best is not context.start:
             self._grow(context.best)
             # what rules have made better since is not asked about
             before_it = context.best.path()[1:-1]
@@ -355,7 +355,7 @@ class Scheduler:
         run.phase("comparing outputs")
         found = checked(context.referenced, run, one, until)
         run.spares.fill()
-        if found is not None:
+        if found:
             run.passed(found)
             run.clock.reached(CHECKED)
 
@@ -363,7 +363,7 @@ class Scheduler:
         """Time the contenders, where they are clear and that takes little time: it is not lost then, and says what they are worth."""
         context, run = self.context, self.context.run
         task = context.task
-        sure = [one for one in run.checked if run.timing(one) is not None]
+        sure = [one for one in run.checked if run.timing(one)]
         known = min((run.expected(one) for one in sure if one not in run.library_only), default=context.start.cost)
         new = [one for one in run.checked if one not in sure and run.expected(one) * CLEAR < known]
         # what decides at the end has its own time, and what is timed now is known then
@@ -379,7 +379,7 @@ class Scheduler:
             if winner is not None:
                 left = min(left - (run.clock.now() - began), ALONE * budget)
                 slow = regresses_without_library(context.referenced, new[winner], left, run)
-                if slow is not None:
+                if slow:
                     run.library_only[new[winner]] = slow
         self.timed += run.clock.now() - began
         run.spares.fill()

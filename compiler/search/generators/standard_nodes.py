@@ -36,7 +36,7 @@ class StandardNodes(Generator):
         limits, at = context.limits(self.name, self.steps), base
         while left := _unsaid(context, at):
             found = _said(context, at, left, limits)
-            if found is None:
+            if not found:
                 return
             at = found
         yield Proposal((at,))
@@ -52,11 +52,7 @@ def _said(context: SearchContext, base: Candidate, left: frozenset[str], limits:
                 found = everywhere(state, rule, limits, -inf, inf)
             except TimeUp:
                 break
-            if (
-                found is not None
-                and len(_unsaid(context, found)) < len(left)
-                and (best is None or found.cost < best.cost)
-            ):
+            if found and len(_unsaid(context, found)) < len(left) and (not best or found.cost < best.cost):
                 best = found
     return best
 

@@ -33,7 +33,7 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 def seconds_of(text: str) -> float:
     """`90`, `90s`, `1.5m`, `2h` as seconds; raises ValueError."""
     found = _TIME.fullmatch(text.strip().lower())
-    if found is None:
+    if not found:
         raise ValueError(f"{text!r} is no time; write 60s, 2m or 1h")
     return float(found.group(1)) * _UNITS[found.group(2)]
 

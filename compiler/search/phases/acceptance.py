@@ -78,7 +78,7 @@ def _decided(task: Task, contenders: Sequence[Contender], found: Decision, run: 
         best = max(range(len(contenders)), key=lambda k: verdicts[0][k].ratio.ratio)
         reason = f"no rewritten model was measured to be faster (best: {verdicts[0][best]})"
         somewhere = next((v for at in verdicts for v in at if v.faster), None)
-        if somewhere is not None:
+        if somewhere:
             reason = f"what is faster at some sizes ({somewhere.ratio} times as fast) is slower at others"
         elif not found.decided:
             reason = f"the budget ended before timing could decide: {verdicts[0][best]}"
@@ -108,14 +108,14 @@ def affordable(referenced: Referenced, contenders: Sequence[Contender], run: Run
         wanted = list(dict.fromkeys([ordered[0], *simple, *plain]))[:most]
         taken = [*wanted, *(one for one in ordered if one not in wanted)][:most]
     # what was decided before takes no time
-    sure = [one for one in ordered if one not in taken and (known := run.timing(one)) is not None and known.faster]
+    sure = [one for one in ordered if one not in taken and (known := run.timing(one)) and known.faster]
     return [*taken, *sure]
 
 
 def narrow_intervals(finished: Finished, referenced: Referenced, run: RunState) -> Finished:
     """Return what was decided, with intervals that some of the time that is left makes narrower."""
     seconds = min(SHARPENING * finished.task.settings.budget, run.clock.left() - finished.task.writing)
-    if finished.contender is None or not finished.verdicts or seconds < STARTS * referenced.load:
+    if not finished.contender or not finished.verdicts or seconds < STARTS * referenced.load:
         return finished
     run.phase("timing")
     try:
@@ -132,7 +132,7 @@ def _part(task: Task, contenders: Sequence[Contender]) -> float:
 
 def _faster(contenders: Sequence[Contender], run: RunState) -> float:
     """Return how many times as fast the best of some contenders is expected to be."""
-    return 1.0 if run.start is None else run.start.cost / min(map(run.expected, contenders))
+    return run.start.cost / min(map(run.expected, contenders)) if run.start else 1.0
 
 
 def _timed(referenced: Referenced, contenders: Sequence[Contender], part: float, run: RunState) -> Decision:
@@ -153,7 +153,7 @@ def interrupted(task: Task, run: RunState) -> Finished:
     run.phase("interrupted", "interrupted: checking the best so far")
     if run.timed:
         # what is known from an earlier run is not among the times
-        known = {one: verdict for one in run.timed if (verdict := run.timing(one)) is not None}
+        known = {one: verdict for one in run.timed if (verdict := run.timing(one))}
         best = max(known, key=lambda one: known[one].ratio.ratio, default=run.timed[0])
         if known and known[best].ratio.ratio <= 1:
             reason = f"interrupted: what was timed so far is no faster ({known[best]})"
@@ -161,14 +161,14 @@ def interrupted(task: Task, run: RunState) -> Finished:
         said = f"{known[best]} so far" if known else "not timed"
         return _chosen(task, best, run, f"interrupted while it was timed: {said}", True)
     found = _checked_in_time(run)
-    if found is None:
+    if not found:
         return Finished(task, None, "interrupted before a rewritten model was checked", interrupted=True)
     return _chosen(task, found, run, "interrupted: the best so far, its outputs compared, not timed", True)
 
 
 def _checked_in_time(run: RunState) -> Contender | None:
     """Return the best candidate that was checked, or is now; of its path the last one that time suffices for."""
-    if run.referenced is None or run.best is None:
+    if not run.referenced or not run.best:
         return None
     # kernels that were built are among them; what rests on more is slower without its library
     simple = [one for one in run.checked if not run.is_costly(one.candidate)]
@@ -176,8 +176,8 @@ def _checked_in_time(run: RunState) -> Contender | None:
         return min(simple, key=lambda one: one.candidate.cost)
     try:
         for candidate in distinct(run.best, 3):
-            found = checked(run.referenced, run, candidate) if candidate.parent is not None else None
-            if found is not None:
+            found = checked(run.referenced, run, candidate) if candidate.parent else None
+            if found:
                 return found
     except (TimeUp, MemoryShort):
         pass

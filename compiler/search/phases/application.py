@@ -132,7 +132,7 @@ def applied(
         before = state
         for one in chosen:
             first, row = len(state.users.nodes), len(history)
-            while (graph := _everywhere(state, one, rules)) is not None:
+            while graph := _everywhere(state, one, rules):
                 state = _State(graph, sizes)
                 history.append(one.rule.name)
                 outputs = hash(state.graph.outputs)

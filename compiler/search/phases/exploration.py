@@ -65,7 +65,7 @@ def explore_until_decided(scheduler: Scheduler) -> Finished:
             run.measured = context.costs.measurer.count
             with context.halted():
                 again = accept(referenced, run)
-            finished = finished if again.contender is None else again
+            finished = again if again.contender else finished
     with context.halted():
         return narrow_intervals(finished, referenced, run)
 
@@ -97,7 +97,7 @@ def _context(referenced: Referenced, cache: CostCache, run: RunState) -> Iterato
     ahead = BackgroundCompiler(processor=task.machine.processor)
 
     def measuring() -> Deadline:
-        return run.clock.until() if context is None else context.measuring
+        return context.measuring if context else run.clock.until()
 
     @contextmanager
     def undisturbed() -> Iterator[None]:
@@ -109,7 +109,7 @@ def _context(referenced: Referenced, cache: CostCache, run: RunState) -> Iterato
         costs = _prices(referenced, measurer, run)
         graph = task.imported.graph
         start = run.start = Candidate(graph, costs.graph_cost(graph))
-        if run.applied is not None:
+        if run.applied:
             # the same steps, from a start that has its price, with that of the last graph
             cost = costs.graph_cost(run.applied.candidate.graph)
             for step in run.applied.candidate.path()[1:]:

@@ -68,7 +68,7 @@ def reference(proven: Proven, cache: CostCache, run: RunState, once: bool = Fals
 
     cut: Cut | None = None
     apart, file = "", ModelFile(serialized(task.model), folder_of(task.folder))
-    if task.folder is not None and Path(task.where).is_file():
+    if task.folder and Path(task.where).is_file():
         file = ModelFile(str(Path(task.where).resolve()))
     try:
         originals = ran(task.model, file, settings)
@@ -187,7 +187,7 @@ def parts(task: Task) -> Iterator[tuple[Cut, str]]:
     likely = dict(types)
     for value, name in names.items():
         like = next((arg.type for arg in value.node.args if arg.known), None)
-        if name not in types and like is not None and isinstance(getattr(value.node, "payload", None), OpaqueNode):
+        if name not in types and like and isinstance(getattr(value.node, "payload", None), OpaqueNode):
             likely[name] = value_info(name, like)
     known = known_operators()
     for guess in (likely, types) if len(likely) > len(types) else (types,):
@@ -230,11 +230,7 @@ def original_at(
         names = None
         try:
             check_memory([file])
-            with (
-                nullcontext(once)
-                if once is not None
-                else Worker(threads, run.clock.until(), spares=run.spares) as worker
-            ):
+            with nullcontext(once) if once else Worker(threads, run.clock.until(), spares=run.spares) as worker:
                 began = run.clock.now()
                 names = worker.load(file)
                 found = _runs(worker, names, inputs, settings, run.clock.now() - began, once is not None)
@@ -252,7 +248,7 @@ def original_at(
             return found
         # where nothing comes out there is nothing to compare: another size may do better
         empty = empty or found
-    if empty is not None:
+    if empty:
         return empty
     hint = "" if settings.inputs is not None else "; --inputs gives others, --bind other sizes"
     raise Unusable(f"ONNX Runtime cannot run it on {'these' if settings.inputs else 'drawn'} inputs: {problem}{hint}")

@@ -57,7 +57,7 @@ def write(finished: Finished, run: RunState) -> Optimized:
             for bind, v in zip(task.settings.bind or ({},), verdicts, strict=True)
         )  # fmt: skip
         report = replace(report, before_ms=verdicts[0].before * 1e3, sizes=sizes)
-    if finished.contender is not None:
+    if finished.contender:
         return _rewritten(finished, finished.contender, report, run)
     report = replace(report, kept_original=True, ratio=1.0, after=report.before)
     if verdicts:
@@ -109,12 +109,12 @@ def _begun(task: Task) -> Report:
 
 
 def _rewritten(finished: Finished, contender: Contender, report: Report, run: RunState) -> Optimized:
-    assert run.referenced is not None
+    assert run.referenced
     task, model, verdicts = finished.task, contender.model, finished.verdicts
     proofs = proved_again(run.referenced, run, contender.candidate)
     places = run.referenced.checker.story.of(contender.candidate).places
     steps = steps_of(contender.candidate, run.referenced.proven.verdicts, proofs, places, task.rules)
-    seconds = {one.candidate: timed.after for one in run.checked if (timed := run.timing(one)) is not None}
+    seconds = {one.candidate: timed.after for one in run.checked if (timed := run.timing(one))}
     if verdicts:
         seconds[contender.candidate] = verdicts[0].after
     report = replace(
@@ -147,7 +147,7 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
 
 def _generators(run: RunState, contender: Contender | None = None) -> tuple[Generator, ...]:
     """Return the counts of proposals by generator, and what became of them."""
-    path = set(contender.candidate.path()) if contender is not None else set()
+    path = set(contender.candidate.path()) if contender else set()
     return tuple(
         Generator(
             name, len(one.proposed), sum(bool(each.kernels) for each in one.proposed), len(one.checked),
@@ -209,12 +209,12 @@ def detailed(
             replaced.setdefault(place, []).append(step.rule)
     original = pictured(task.model)
     before, after = compared(original, pictured(model), replaced, [step.rule for step in report.steps])
-    if run.referenced is not None and task.target.measured and not report.interrupted:
+    if run.referenced and task.target.measured and not report.interrupted:
         seconds = min(PROFILING, PROFILED * run.clock.left() / 2)
         before = _with_times(before, task.model, run.referenced.file, run, seconds)
-        after = before if contender is None else _with_times(after, model, contender.file, run, seconds)
+        after = _with_times(after, model, contender.file, run, seconds) if contender else before
     built = task.target.kernels is OwnKernels.BUILT
-    kernels = () if contender is None or not built else _kernels(task, contender, model)
+    kernels = () if not contender or not built else _kernels(task, contender, model)
     processor = str(task.machine.processor) if built else ""
     return Details(before, after, kernels, processor, versions(), task.settings.command, run.plan)
 
@@ -232,7 +232,7 @@ def versions() -> dict[str, str]:
 
 def _with_times(picture: Picture, model: ModelProto, file: ModelFile, run: RunState, seconds: float) -> Picture:
     """The picture of a model with what its nodes take where the runtime still calls them so."""
-    assert run.referenced is not None
+    assert run.referenced
     feeds = run.referenced.inputs[0].feeds[0]
     times = profiled(file, feeds, run.referenced.task.machine.threads, seconds)
     # the runtime names nodes that have no name by their place

@@ -70,7 +70,7 @@ class BackgroundSearch:
         if place not in self._found and not self._begun[place]:
             self._begun[place] = 1
             return None
-        while place not in self._found and self._fork is not None:
+        while place not in self._found and self._fork:
             self._receive(until)
             if place not in self._found and until.over:
                 raise TimeUp
@@ -84,23 +84,23 @@ class BackgroundSearch:
             self._receive(OVER)
         self._halts += 1
         try:
-            if self._fork is not None and self._halts == 1:
+            if self._fork and self._halts == 1:
                 self._fork.halt()
             yield
         finally:
             self._halts -= 1
-            if self._fork is not None and not self._halts:
+            if self._fork and not self._halts:
                 self._fork.go_on()
 
     def close(self) -> None:
         """Ends the process."""
         fork, self._fork = self._fork, None
-        if fork is not None:
+        if fork:
             fork.end()
 
     def _receive(self, until: Deadline) -> None:
         """Takes what has arrived, or the first thing that arrives until then."""
-        while self._fork is not None and ready([self._fork], until):
+        while self._fork and ready([self._fork], until):
             try:
                 message: _Message = self._fork.receive()
             except ProcessFailed:

@@ -91,12 +91,12 @@ class Builder:
         0 where that is not known, or many of them are by nothing.
         """
         profile = self.profiles.of(node)
-        return 0.0 if profile is None or profile.loose else self._operating(node)
+        return 0.0 if not profile or profile.loose else self._operating(node)
 
     def _operating(self, node: Node) -> float:
         """Seconds of an operator's operations, those by nothing included, at the machine's best; 0 where that is not known."""
         profile = self.profiles.of(node)
-        if profile is None or self.machine is EVERYDAY or not self.costs.target.measured:
+        if not profile or self.machine is EVERYDAY or not self.costs.target.measured:
             return 0.0
         return profile.operations / self.machine.peak
 
@@ -205,7 +205,7 @@ class Builder:
     def measured(self, fact: Fact) -> MeasuredRewrite | None:
         """A program that was proved, built and measured; None where that fails. Raises TimeUp."""
         with_kernels = self.with_kernels(fact.new)
-        if with_kernels is None or any(
+        if not with_kernels or any(
             node.constant and not all(value.type.is_static for value in node.values) for node in with_kernels.nodes()
         ):
             # what weights give at unknown sizes cannot be written
@@ -236,7 +236,7 @@ class Builder:
         if again:
             return self.measured(fact)
         library = self.trials.library(kernels) if kernels else None
-        if kernels and library is None:
+        if kernels and not library:
             return None
         before, after = self.seconds(fact.old, None), self.seconds(with_kernels, library)
         if before == inf or after == inf:

@@ -104,7 +104,7 @@ class Derivations(HotOperators):
                     new = replace((derived.value,), dict(zip(region.program.inputs, args, strict=True)))
                     fact, leaves = fact_of(rule_of(derived), node.values, new, args)
                     kernels = self.builder.with_kernels(fact.new)
-                    if kernels is None:
+                    if not kernels:
                         continue
                     yield fact, leaves
                     yield from kernel_facts(kernels, leaves)
@@ -134,8 +134,8 @@ class Derivations(HotOperators):
         if not self._is_longer(program):
             limits = replace_fields(limits, patient=PATIENT, patience=PATIENCE)
         value = expanded(rules, program)
-        generic = None if value is None else SizeNumbers.of(Graph(program.inputs, (value,)))
-        if value is None or generic is None:
+        generic = SizeNumbers.of(Graph(program.inputs, (value,))) if value else None
+        if not value or not generic:
             return DerivedOperator(())
         start, given = generic.at(Graph(program.inputs, (as_one(value), *program.outputs))).outputs
         price = estimated(rules, generic.priced(self.builder.sizes))

@@ -45,7 +45,7 @@ def reductions(rules: Rules, node: Call) -> int | None:
     """The number of reductions of an operator; None where it is no expression."""
     program, _ = abstracted(node.values, leaves_of((node,)))
     value = expanded(rules, program)
-    if value is None:
+    if not value:
         return None
     scopes = [one for one in Graph(program.inputs, (value,)).nodes() if isinstance(one, ScopeNode)]
     return sum(isinstance(part, Reduce) for one in scopes for part in walk(one.scope.body))
@@ -55,7 +55,7 @@ def is_moved(rules: Rules, node: Call) -> bool:
     """Return whether an operator computes nothing: its elements are those of one operand, at static places, or constants."""
     program, _ = abstracted(node.values, leaves_of((node,)))
     value = expanded(rules, program)
-    one = None if value is None else as_one(value).node
+    one = as_one(value).node if value else None
     body = one.scope.body if isinstance(one, ScopeNode) else None
     return isinstance(body, Read) and sum(isinstance(part, Read) for part in walk(body)) == 1
 
@@ -111,7 +111,7 @@ def same(found: Value, old: Value) -> bool:
 def _sum(rules: Rules, program: Graph) -> tuple[ScopeNode, Reduce] | None:
     """The only sum of a program, and the scope that it is in."""
     value = expanded(rules, program)
-    below = [] if value is None else Graph(program.inputs, (as_one(value),)).nodes()
+    below = Graph(program.inputs, (as_one(value),)).nodes() if value else []
     sums = [
         (node, part) for node in below if isinstance(node, ScopeNode)
         for part in walk(node.scope.body) if isinstance(part, Reduce) and part.kind == "sum"

@@ -112,7 +112,7 @@ class Findings:
         best: dict[str, TunedKernel] = {}
         for each in (tried for one in self.found for tried in one.kernels):
             known = best.get(each.name)
-            if each.program in there and (known is None or each.kernel < known.kernel):
+            if each.program in there and (not known or each.kernel < known.kernel):
                 best[each.name] = each
         texts = {name: each.text for name, each in best.items()}
         return replace_fields(candidate, kernels={**candidate.kernels, **texts}) if texts else candidate

@@ -51,7 +51,7 @@ class Fusions:
         Asked again about one for which there was no time, it goes on there. `hurried`: kernels are tried at once, at guessed prices.
         """
         begun = self.begun.get(base)
-        if begun is None:
+        if not begun:
             begun = self.begun[base] = Fusing(
                 base.graph, self.rules, self.costs, self.opset, until, dict(self.sizes), None,
                 FUSED_KERNELS, self.templates, self.strict, hurried,
@@ -103,7 +103,7 @@ def describe_kernel(rules: Rules, tried: TunedKernel, places: int) -> str:
     how = "" if places == 1 else f", in {places} places"
     how += f", by the template of {tried.lowering}" if tried.lowering else ""
     was, now = tried.nodes * 1e3, tried.kernel * 1e3
-    form = "" if tried.variant is None else tried.variant.form
+    form = tried.variant.form if tried.variant else ""
     how += f", by {form}" if form else ""
     line = f"kernel {tried.name}: {words}{how}: {now:.4g} ms instead of {was:.4g} ms by itself"
     stated = stated_error(rules, form)

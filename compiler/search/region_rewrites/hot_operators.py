@@ -114,7 +114,7 @@ class HotOperators:
         until = self.builder.until
         if until.over:
             raise TimeUp
-        made = None if self.background is None else self.background.derived(who, program, until)
+        made = self.background.derived(who, program, until) if self.background else None
         return search(program) if made is None else made
 
     def rejected(self, programs: Sequence[PricedProgram], region: HotRegion, price: float) -> str:
@@ -134,7 +134,7 @@ class HotOperators:
             visit.sites.setdefault(site.region[0], []).append(site)
         for sites in visit.sites.values():
             facts = ((self.fact(each, region.program, sites[0]), each) for each in promising)
-            visit.waiting += [(fact, each) for fact, each in facts if fact is not None]
+            visit.waiting += [(fact, each) for fact, each in facts if fact]
         return visit
 
 

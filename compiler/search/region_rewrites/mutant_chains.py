@@ -99,7 +99,7 @@ class MutantChains:
                 if len(row) > 1:
                     yield row
                 row = []
-            row += [] if site is None else [site]
+            row += [site] if site else []
 
     def visit(self, region: HotRegion, around: Neighbours, owned: set[Node]) -> Visit:
         (calls,), inside = region.places, {*owned}
@@ -114,7 +114,7 @@ class MutantChains:
         for one in self._heap(row, prices, start):
             if one.mutated > 1 and one.seconds * self.builder.margin < start.seconds:
                 fact = _whole(old, leaves, site.ends[0], one)
-                if fact is not None:
+                if fact:
                     facts.setdefault(fact.new, fact)
         self._done.add(region.program)
         waiting = [(fact, None) for fact in facts.values()][: self.builder.built]
@@ -125,7 +125,7 @@ class MutantChains:
         region = self._hot[site.place[0]]
         found = self.mutants.corrected(region.program, region.price * DEARER)
         facts = (self.mutants.fact(each, region.program, site) for each in found)
-        return [fact for fact in facts if fact is not None][:EACH]
+        return [fact for fact in facts if fact][:EACH]
 
     # ---- the heap ----------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class MutantChains:
                     raise TimeUp
                 for fact in facts:
                     rests, mutated = partial.facts, partial.mutated + (fact is not None)
-                    if fact is None:
+                    if not fact:
                         (new,) = replace((end,), partial.now)
                     else:
                         (new,) = instantiated(fact.new, [partial.now.get(leaf, leaf) for leaf in leaves])
@@ -159,7 +159,7 @@ class MutantChains:
         """Estimated seconds of a program whose layouts are kernels, with what is computed element by element next to them."""
         builder, total = self.builder, 0.0
         with_kernels = builder.with_kernels(made)
-        if with_kernels is None:
+        if not with_kernels:
             return inf
         for node in with_kernels.nodes():
             if isinstance(node, Kernel) and not node.constant:
@@ -205,7 +205,7 @@ class MutantChains:
                 if inner.type != node.values[0].type or (laid and not any(len(call.args) > 1 for call, _ in between)):
                     continue
                 made = self._over(inner, between, node if laid else None, arg)
-                if made is None or made.type != node.values[0].type:
+                if not made or made.type != node.values[0].type:
                     continue
                 leaves = leaves_of((node, *(call for call, _ in between), below.node))
                 fact, _ = fact_of("layouts that cancel", node.values, (made,), [*leaves, inner])
@@ -223,7 +223,7 @@ class MutantChains:
         try:
             for call, at in reversed(between):
                 args = [
-                    value if k == at else each if layout is None or not each.constant else _laid(layout, laid, each)
+                    value if k == at else each if not layout or not each.constant else _laid(layout, laid, each)
                     for k, each in enumerate(call.args)
                 ]
                 (value,) = apply(self.builder.rules, call.op, args, dict(call.attrs))

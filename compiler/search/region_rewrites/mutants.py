@@ -112,7 +112,7 @@ class Mutants(HotOperators):
 
     def _reduces(self, program: Graph) -> bool:
         value = expanded(self.builder.rules, program)
-        below = [] if value is None else nodes_of([value])
+        below = nodes_of([value]) if value else []
         return any(
             isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body)
         )
@@ -247,7 +247,7 @@ class Mutants(HotOperators):
         corrected = 0
         for plain, each in cheap:
             rule = self._rules.get(each.value)
-            limit, own = (self.limit, None) if rule is None else (rule.limit, rule.own)
+            limit, own = (rule.limit, rule.own) if rule else (self.limit, None)
             ways = corrections(rules, old, each.value, limit, own)
             if not ways or (own is not None and all(one.own is None for one in ways)):
                 self._note(each, old, limit, own, (plain, price))
@@ -257,8 +257,8 @@ class Mutants(HotOperators):
                     seconds = builder.calls(nodes_of([value])) + builder.generated([value])
                 else:
                     # a guard computes its branch where it holds; only looking things up takes no longer there
-                    instead = whole(rules, old) if one.own is None else one.own
-                    slower = GUARDED if one.boxes and one.own is None else 1.0
+                    instead = one.own or whole(rules, old)
+                    slower = GUARDED if one.boxes and not one.own else 1.0
                     guard = slower * one.share * builder.generated([instead])
                     seconds = plain + builder.calls(nodes_of([instead])) + guard
                 kept[value] = PricedProgram(value, (), each.targets, seconds)
@@ -280,7 +280,7 @@ class Mutants(HotOperators):
         found = differing(rules, old, program.value)
         (target,) = program.targets
         # no rule would allow more than a mutant may differ at all
-        if found is None or not found.boxes or found.share > max(limit, self.options.share):
+        if not found or not found.boxes or found.share > max(limit, self.options.share):
             return
         if found.share > limit:
             now, was = (f"{1e3 * seconds:.3g} ms" for seconds in prices)
@@ -289,7 +289,7 @@ class Mutants(HotOperators):
             told = [note for note in notes if note.startswith(begin)]
             if len(told) < TOLD and not any(note.startswith(key) for note in told):
                 notes[f"{key}: left out ({now} predicted instead of {was}, without the correction)"] = None
-        elif own is not None:
+        elif own:
             at = wrong_at(rules, old, own, found.boxes)
             result = (
                 "is not proved: corrected as `correct auto` instead"

@@ -165,7 +165,7 @@ class SearchLog:
         own = (self.best,) if not one.whole else (self.best_wholes,) if independent else (self.best, self.best_wholes)
         for best in own:
             known = best.get(old)
-            if known is None or (independent and one.leans, one.after) < (independent and known.leans, known.after):
+            if not known or (independent and one.leans, one.after) < (independent and known.leans, known.after):
                 best[old] = one
                 self.owned.update(node for site in self.sites[old] for node in site.nodes)
 

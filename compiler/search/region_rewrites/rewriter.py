@@ -82,10 +82,10 @@ class RegionRewriter:
                 yield (), log
         for region in regions:
             visit: Visit | None = None
-            while visit is None or log.late or visit.waiting:
+            while not visit or log.late or visit.waiting:
                 log.late, before = False, (log.taken, log.wholes)
                 try:
-                    if visit is None:
+                    if not visit:
                         visit = self.source.visit(region, around, log.owned)
                         log.begin(region, visit)
                     if visit.waiting:
@@ -134,26 +134,26 @@ class RegionRewriter:
         formed = has_form(builder.rules, fact.new, builder.strict)
         whole: MeasuredRewrite | None = None
         forms_first = self.forms_first and formed
-        if derived is not None and (forms_first or self._is_of_matrices(derived)):
+        if derived and (forms_first or self._is_of_matrices(derived)):
             whole = builder.one_kernel(fact)
             if forms_first:
-                if whole is not None and whole.ratio >= builder.margin:
+                if whole and whole.ratio >= builder.margin:
                     return [whole]
                 calls = sum(builder.costs.cost(node) for node in derived.calls if not node.constant)
                 without = calls + builder.generated([derived.value])
                 if not builder.library_only and without * builder.margin >= sum(map(builder.costs.cost, site.place)):
                     # its nodes are no faster where the library is missing
                     return []
-            elif whole is not None and whole.ratio >= WHOLE:
+            elif whole and whole.ratio >= WHOLE:
                 apart = builder.calls(derived.calls) + builder.generated([derived.value])
                 if whole.after <= APART * apart:
                     return [whole]
         one = builder.measured(fact)
-        if whole is None and one is not None and (one.ratio >= WHOLE or formed):
+        if not whole and one and (one.ratio >= WHOLE or formed):
             # what was measured is not lost where there is no time for this
             with suppress(TimeUp):
                 whole = builder.one_kernel(fact)
-        return [each for each in (one, whole) if each is not None]
+        return [each for each in (one, whole) if each]
 
     def _is_of_matrices(self, derived: PricedProgram) -> bool:
         """Return whether a program's operators are products of matrices and no others.

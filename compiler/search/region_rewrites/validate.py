@@ -96,7 +96,7 @@ class Validated:
 def claims_of(candidate: Candidate) -> Iterator[Claim]:
     """Claims of a candidate, in order: the facts of each step, or the rewrites that its graph tells of."""
     for step in candidate.path():
-        if step.parent is None:
+        if not step.parent:
             continue
         if step.facts:
             yield from step.facts
@@ -236,7 +236,7 @@ class _Prover:
             outcome = compare_values(self._rules, old, new, names, holes, np.random.default_rng(0), {})
         except Rejected:
             return None
-        if outcome.counterexample is not None:
+        if outcome.counterexample:
             return _Failed(text_of(outcome.counterexample))
         return next((way for way in get_args(Agreed) if way == outcome.how), None)
 
@@ -263,7 +263,7 @@ def _shortest(number: Number) -> Number:
 
 def _symbols(values: Iterable[Value]) -> dict[str, int]:
     nodes = nodes_of(values)
-    sizes = [dim for node in nodes if node.types[0] is not None for dim in node.types[0].shape]
+    sizes = [dim for node in nodes if node.types[0] for dim in node.types[0].shape]
     return {each.name: SIZE for dim in sizes if isinstance(dim, Scalar) for each in walk(dim) if isinstance(each, Sym)}
 
 
@@ -308,7 +308,7 @@ def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[ClaimSides]:
         # the sides over arbitrary values in the place of a cut, where the types of these are known
         names: dict[Value, Value] = {}
         old, new = _over(rewrite.old, lower, names), _over(rewrite.new, lower, names)
-        if old is not None and new is not None and (old, new) not in seen:
+        if old and new and (old, new) not in seen:
             seen.add((old, new))
             # an input of the graph can be any tensor of its type, whatever the others are
             yield ClaimSides((old,), (new,), all(isinstance(value.node, Input) for value in names))

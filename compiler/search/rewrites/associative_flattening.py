@@ -76,7 +76,7 @@ def _nested(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[Flatteni
 def _parts_of_part(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[Flattening]:
     """A part that is only taken apart again is taken apart where the whole is."""
     (part,) = node.args if len(node.args) == 1 else (None,)
-    if part is None or not isinstance(part.node, Call) or part.node.op != node.op or uses[part] != 1:
+    if not part or not isinstance(part.node, Call) or part.node.op != node.op or uses[part] != 1:
         return
     outer, operator = part.node, rules.operators[node.op]
     name = parts_attribute(operator, dict(node.attrs))

@@ -139,7 +139,7 @@ class FinalBenchmark:
             left = max(0.0, until - self.clock.now()) / (len(self._races) - at)
             replace(race, goal=Goal.RATIO).run(left, [race.enter(contender.file)])
             one = self._measured(race, race.enter(contender.file))
-            if one is None:
+            if not one:
                 return ()
             found.append(one)
         if winner([[one] for one in found]) is None:

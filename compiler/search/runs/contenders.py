@@ -222,7 +222,7 @@ class Checker:
 
 def folder_of(folder: Path | None) -> str | None:
     """Return a folder as processes are given it."""
-    return None if folder is None else str(folder.resolve())
+    return str(folder.resolve()) if folder else None
 
 
 def serialized(model: Any) -> bytes:
@@ -244,7 +244,7 @@ def distinct(best: Candidate, most: int) -> list[Candidate]:
     A prediction may be wrong for one rule and right for the others; what was found before that rule is then the better model.
     """
     path = best.path()
-    ends = [c for c, after in zip(path, [*path[1:], None], strict=True) if after is None or after.rule != c.rule]
+    ends = [c for c, after in zip(path, [*path[1:], None], strict=True) if not after or after.rule != c.rule]
     others = [c for c in ends if c is not best]
     # neighbours differ least: take those that lie farthest from what is already taken
     taken = [best]

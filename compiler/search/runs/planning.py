@@ -80,7 +80,7 @@ def with_plan(model: ModelProto, task: Task, run: RunState) -> tuple[ModelProto,
     out.CopyFrom(model)
     try:
         # without a run of the original, at the sizes that it would have had
-        inputs = run.referenced.inputs[0] if run.referenced is not None else drawn_inputs(task.model, task.sizes)
+        inputs = run.referenced.inputs[0] if run.referenced else drawn_inputs(task.model, task.sizes)
         feeds = inputs.feeds[0]
         imported = import_model(out, task.rules) if model is not task.model else task.imported
         found = task.target.plan(task.rules, out, imported, _sizes(feeds, imported.graph, task), feeds)

@@ -25,7 +25,7 @@ def proved_again(referenced: Referenced, run: RunState, candidate: Candidate, un
     there is no budget.
     """
     found = run.proofs.get(candidate)
-    if found is None:
+    if not found:
         run.phase("proving rewrites")
         verdicts = referenced.proven.verdicts
         claims: Iterable[Claim] = claims_of(candidate)
@@ -68,7 +68,7 @@ def passed(referenced: Referenced, run: RunState, start: Candidate, best: Candid
         raise Unusable(f"import and export alone change it: {alone.problem}")
     if isinstance(checked, Comparison):
         return [checker.blame(best, checked.problem)]
-    assert proofs is not None
+    assert proofs
     if not proofs.failed:
         problem = "it is bounded, and a rewrite is not proved at this model's shapes"
         return [Culprit(name, problem, last_before(best, {name})) for name in proofs.unproved]
@@ -89,7 +89,7 @@ def smaller(referenced: Referenced, run: RunState, start: Candidate) -> Contende
 def last_before(best: Candidate, rules: Collection[str]) -> Candidate:
     """Return the last candidate of a path before the first step that one of some rules had a part in."""
     for step in best.path():
-        if step.parent is not None and (step.rule in rules or any(fact.rule in rules for fact in step.facts)):
+        if step.parent and (step.rule in rules or any(fact.rule in rules for fact in step.facts)):
             return step.parent
     raise ValueError(f"no step of the path was made by {', '.join(rules)}")
 

@@ -108,7 +108,7 @@ def applied_rules(
 def _meant(rules: Rules, name: str, findings: list[Diagnostic]) -> dict[str, bool]:
     """Return the rules that a name means, and whether they are applied wherever they match: those of a rule set, or of its own name."""
     ruleset = _ruleset(rules, name)
-    found = dict.fromkeys(_matching(rules, name), True) if ruleset is None else _listed(rules, ruleset)
+    found = _listed(rules, ruleset) if ruleset else dict.fromkeys(_matching(rules, name), True)
     if not found:
         hint = "rule sets: " + ", ".join(rules.rulesets)
         findings.append(Diagnostic("E0909", f"no rule set and no rule is named `{name}`", hint=hint))
@@ -121,7 +121,7 @@ def _listed(rules: Rules, ruleset: RulesetDef) -> dict[str, bool]:
     for statement in ruleset.syntax.statements:
         for glob in statement.globs:
             inner = _ruleset(rules, glob)
-            named = _listed(rules, inner) if inner is not None and inner is not ruleset else {}
+            named = _listed(rules, inner) if inner and inner is not ruleset else {}
             for name in [*named, *_matching(rules, glob)]:
                 if statement.kind == "exclude":
                     out.pop(name, None)
@@ -185,7 +185,7 @@ def left_out(rules: Rules, libraries: Sequence[str], derived: bool = False) -> l
         counts = [
             (0 if derived else own(rules.derivations), "derivation"),
             (
-                own(name for name, one in rules.lowerings.items() if not one.syntax.match and template_of(one) is None),
+                own(name for name, one in rules.lowerings.items() if not one.syntax.match and not template_of(one)),
                 "lowering",
             ),
         ]
@@ -267,7 +267,7 @@ def statuses(
         verdict = (
             believed_lock(rules, one).of(one.name, digest) or own.get(one.name, digest) or kept.get(one.name, digest)
         )
-        if verdict is None:
+        if not verdict:
             unknown.append(one.name)
         else:
             found[one.name] = verdict

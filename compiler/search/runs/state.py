@@ -135,7 +135,7 @@ class RunState:
     def close(self) -> None:
         """End the processes."""
         self.spares.close()
-        if self.worker is not None:
+        if self.worker:
             self.worker.close()
 
     def phase(self, name: str, label: str = "") -> None:
@@ -187,26 +187,22 @@ class RunState:
 
     def predicted(self, candidate: Candidate) -> float | None:
         """Return how many times as fast as the original a candidate should be, by its price."""
-        return None if self.start is None else self.start.cost / max(candidate.cost, 1e-12)
+        return self.start.cost / max(candidate.cost, 1e-12) if self.start else None
 
     def timing(self, one: Contender) -> Verdict | None:
         """Return what was timed of a contender in this run, at the first choice of sizes."""
-        return None if self.referenced is None else self.referenced.benchmark.so_far(one)
+        return self.referenced.benchmark.so_far(one) if self.referenced else None
 
     def expected(self, one: Contender) -> float:
         """Return the seconds that a contender is expected to take.
 
         These go by what was timed of it, or by its prediction, and by how much more than predicted other contenders were worth.
         """
-        if self.start is None:
+        if not self.start:
             return one.candidate.cost
         found = self.timing(one)
-        if found is not None:
+        if found:
             return self.start.cost / found.ratio.ratio
-        timed = [
-            (each.ratio.ratio, other.candidate.cost)
-            for other in self.checked
-            if (each := self.timing(other)) is not None
-        ]
+        timed = [(each.ratio.ratio, other.candidate.cost) for other in self.checked if (each := self.timing(other))]
         ratio, cost = max(timed, default=(0.0, 0.0))
         return one.candidate.cost * min(1.0, self.start.cost / (ratio * cost) if ratio * cost > 0 else 1.0)

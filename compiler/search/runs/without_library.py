@@ -40,7 +40,7 @@ def standing(referenced: Referenced, found: Finished, others: Known, run: RunSta
     Else the first of the others of which that is true and that is faster with its library, or the original.
     """
     contender, task = found.contender, referenced.task
-    if contender is None or not asked(task.settings, [contender]):
+    if not contender or not asked(task.settings, [contender]):
         return found
     run.phase("timing", "timing without the library")
     bare, reason = _bare(referenced, contender, 0.5, run)
@@ -53,7 +53,7 @@ def standing(referenced: Referenced, found: Finished, others: Known, run: RunSta
         return found
     for other, verdicts in _others(referenced, contender, others, run):
         better = _both(referenced, other, verdicts, run)
-        if better is not None:
+        if better:
             run.note(
                 f"kernels were left out: with them {_said(found.verdicts)}, but without their library {_said(bare) or reason}"
             )
@@ -70,7 +70,7 @@ def _stronger(referenced: Referenced, found: Finished, others: Known, run: RunSt
             break
         if verdicts and other is not found.contender and _least(verdicts) >= HARDLY * _least(found.verdicts):
             better = _both(referenced, other, verdicts, run)
-            if better is not None and _least(better.alone) > own:
+            if better and _least(better.alone) > own:
                 found, own = better, _least(better.alone)
     return found
 
@@ -104,12 +104,10 @@ def regresses_without_library(
 
 def tell_library_only(finished: Finished, run: RunState) -> None:
     """Note what would have been faster than the result, and is slower than the original without its library."""
-    known = {
-        one: own for one in run.library_only if (own := run.timing(one)) is not None and one is not finished.contender
-    }
+    known = {one: own for one in run.library_only if (own := run.timing(one)) and one is not finished.contender}
     best = max(known, key=lambda one: known[one].ratio.ratio, default=None)
-    result = 1.0 if finished.contender is None else _least(finished.verdicts)
-    if best is not None and known[best].ratio.ratio > result:
+    result = _least(finished.verdicts) if finished.contender else 1.0
+    if best and known[best].ratio.ratio > result:
         with_library, without = known[best].ratio.ratio, run.library_only[best].ratio.ratio
         told = f"{with_library:.2f} times as fast with its library, {without:.2f} times without it"
         run.note(f"{best.candidate.rule}, left out: {told} (--library-only takes it)")
@@ -127,7 +125,7 @@ def slower(verdict: Verdict, spelled: bool) -> bool:
 
 def _said(verdicts: Sequence[Verdict]) -> str:
     worst = min(verdicts, key=lambda one: one.ratio.ratio, default=None)
-    return "" if worst is None else f"{worst.ratio.ratio:.2f} times as fast"
+    return f"{worst.ratio.ratio:.2f} times as fast" if worst else ""
 
 
 def _others(referenced: Referenced, contender: Contender, others: Known, run: RunState) -> Iterator[Timed]:
@@ -144,7 +142,7 @@ def _others(referenced: Referenced, contender: Contender, others: Known, run: Ru
     for candidate in reversed(contender.candidate.path()[1:-1]):
         if count < OTHERS and not _is_spelled(task, candidate):
             found = checked(referenced, run, candidate)
-            if found is not None:
+            if found:
                 yield found, ()
             return
 

@@ -41,7 +41,7 @@ def explore(options: Backtrack, space: Space) -> Iterator[Candidate]:
         found = backtrack(space, without_layouts(space.rules), jointly, options.tidy, sweeps)
         if found is not space.start:
             yield found
-    if space.layouts != "joint" and layouts is not None and not space.limits.over:
+    if space.layouts != "joint" and layouts and not space.limits.over:
         alone = replace(space, start=found, findings=None, note=silent)
         after = backtrack(alone, [], layouts, options.tidy, sweeps)
         if after is not found:
@@ -129,11 +129,7 @@ class BacktrackSearch:
         """Sweep, and take what was found beside rules where that gains."""
         space = self._space
         swept = greedy(space.at(found, self._improved), self._rules)
-        return (
-            swept
-            if space.findings is None
-            else gathered(swept, space.findings, space.costs, space.limits, self._improved)
-        )
+        return gathered(swept, space.findings, space.costs, space.limits, self._improved) if space.findings else swept
 
     def _stages(self) -> Iterator[None]:
         """Do what comes before the queue: what takes several turns, and the same in other layouts."""
@@ -145,7 +141,7 @@ class BacktrackSearch:
         grown = chained(space.at(space.start, self._improved), rules)
         self._wait(grown if grown.cost < swept.cost else chained(space.at(swept, self._improved), rules))
         yield
-        if self._layouts is not None:
+        if self._layouts:
             # what substitutions may take away of what a layout would have gained: each has costs that must be measured
             gaining = (one for one in _in_other_layouts(space, self._layouts) if one.cost < space.start.cost)
             for first in sorted(gaining, key=lambda one: one.cost)[:LAYOUTS]:
@@ -210,10 +206,10 @@ def _successors(
     `most` says what a graph may cost now to be worth building.
     """
     current, limits = space.start, space.limits
-    if layouts is not None:
+    if layouts:
         yield from _in_other_layouts(space, layouts)
     state = SweepState(current, space.costs)
-    for one, _, new in () if space.findings is None else space.findings.moves(current.graph):
+    for one, _, new in space.findings.moves(current.graph) if space.findings else ():
         if not limits.step():
             return
         if state.evaluation.after(new)[0] <= most():
@@ -236,7 +232,7 @@ def _successors(
                 continue
             found = Candidate(rewritten(current.graph, new), cost, current, rule.name, 1)
             yield found
-            if layouts is not None and turnable:
+            if layouts and turnable:
                 yield from _in_other_layouts(space.at(found), layouts, fresh)
 
 

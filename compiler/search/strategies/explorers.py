@@ -71,7 +71,7 @@ def explored(space: Space, make: Callable[[Space, int], GrowingExplorer], whole:
             space.grown([grown for one in made if (grown := one.grown()) is not None])
         if found is not space.start:
             yield found
-    summarize(space, [one.sweeps for one in made if one.sweeps is not None])
+    summarize(space, [one.sweeps for one in made if one.sweeps])
 
 
 def finished(space: Space, make: Callable[[Space, int], Explorer]) -> Candidate:

@@ -138,7 +138,7 @@ class _Divided:
         for turn in itertools.count():
             places: Places = {}
             with ended(self._limits):
-                if self._map is None:
+                if not self._map:
                     self._map = RegionMap(self._best.end, self._space.costs, small=self._small_regions)
                 for place in self._map.places(turn):
                     places.setdefault(place.region.graph.outputs, []).append(place)
@@ -163,7 +163,7 @@ class _Divided:
             if limits.over:
                 return True
             work = self._works.get(key)
-            if work is None:
+            if not work:
                 graph = found[0].region.graph
                 costs = self._space.costs.within(graph)
                 start = Candidate(graph, costs.graph_cost(graph))
@@ -226,7 +226,7 @@ class _Divided:
         gains: list[tuple[float, int, _Work, RegionCandidate]] = []
         for key, where in places.items():
             work = self._works.get(key)
-            best = None if work is None else work.explorer.best
+            best = work.explorer.best if work else None
             if work is None or best is None or best is work.start or best is work.refused:
                 continue
             gains.append((-len(where) * (work.start.cost - best.cost), len(gains), work, RegionCandidate(best, where)))
@@ -238,10 +238,10 @@ class _Divided:
                 return
             some = waiting.pop()
             made, evaluation = self._together([one[3] for one in some])
-            if made is not None and made.cost < self._best.cost - NOISE:
+            if made and made.cost < self._best.cost - NOISE:
                 self._best = made
                 costs, small = self._space.costs, self._small_regions
-                self._map = None if evaluation is None else RegionMap(made.end, costs, evaluation, small)
+                self._map = RegionMap(made.end, costs, evaluation, small) if evaluation else None
                 self._on_built(made)
                 self._space.told(made)
                 # the others stand where they stood in another graph: they come again
@@ -271,7 +271,7 @@ class _Divided:
         smaller = False
         for key, where in places.items():
             work = self._works.get(key)
-            if work is None or not work.begun:
+            if not work or not work.begun:
                 continue
             best = work.explorer.best
             small = work.front.smallest(self._space.alpha * best.cost)
@@ -284,7 +284,7 @@ class _Divided:
             after, self._best = self._best, base
             made, _ = self._together(found)
             self._best = after
-            if made is not None:
+            if made:
                 self._on_built(made)
 
 
@@ -347,7 +347,7 @@ class _Link:
 
     @property
     def end(self) -> Graph:
-        return self.graph() if self.known is None else self.known
+        return self.known or self.graph()
 
     def graph(self) -> Graph:
         return self.chain.graphs[self.number]

@@ -42,7 +42,7 @@ class NodePrices:
         self._own = space.price
         self._known: dict[Key, float] = {}
         self._guessed: set[Key] = set()
-        self._most = NEVER * max(1e-6, costs.start.seconds if costs.start is not None else 1.0)
+        self._most = NEVER * max(1e-6, costs.start.seconds if costs.start else 1.0)
         self._until = space.limits.until.part(MEASURING)
 
     def __call__(self, node: Node) -> float:
@@ -83,7 +83,7 @@ class NodePrices:
         return self._costs.start is not None and self._until.over
 
     def _measured(self, node: Node, key: Key) -> float:
-        if not self._late or self._costs.known(key) is not None:
+        if not self._late or self._costs.known(key):
             with suppress(TimeUp):
                 return min(self._costs.cost(node), self._most)
         return self._guess(node, key)

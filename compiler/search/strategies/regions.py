@@ -90,7 +90,7 @@ class RegionMap:
         """
         self.graph = graph
         self._small = small
-        found = costs.evaluate(graph) if evaluation is None else evaluation
+        found = evaluation or costs.evaluate(graph)
         self.position = {node: k for k, node in enumerate(nodes_of(graph.outputs))}
         self.groups: list[Group] = sorted(found.groups, key=lambda group: self.position[group.nodes[-1]])
         self._keys = [costs.keys.of(group) for group in self.groups]
@@ -118,7 +118,7 @@ class RegionMap:
         """
         kind = turn % 3
         parts = self._intervals(self._cuts if kind == 1 else self._middles) if kind else self._far(turn // 3)
-        return [place for part in parts if (place := self._place(part)) is not None]
+        return [place for part in parts if (place := self._place(part))]
 
     # ---- what stands near to each other -----------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequenc
         type = value.type_or_none
         number = len(args)
         args.append(value)
-        if value.constant and type is not None:
+        if value.constant and type:
             return constant_value(_Weight(number), type)
         # no input of a model has such a name
         return input_value(f"\0hole {number}", type)

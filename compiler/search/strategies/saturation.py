@@ -59,7 +59,7 @@ class Saturating:
 
     @property
     def sweeps(self) -> SweepCount | None:
-        return None if self._tidying is None else self._tidying.sweeps
+        return self._tidying.sweeps if self._tidying else None
 
     def grown(self) -> SearchedEGraph:
         """Return the e-graph and its prices."""
@@ -67,7 +67,7 @@ class Saturating:
 
     def begin(self) -> None:
         """Take what can be had at once, and do the first round."""
-        if self._tidying is not None and self._swept:
+        if self._tidying and self._swept:
             with self._limits.within(self._swept):
                 self._tidying.tidy(self._programs, swept=True)
         self._growing = self._limits.until.part(GROWING)
@@ -77,7 +77,7 @@ class Saturating:
     def _state(self) -> None:
         """State what was found beside rules as unions."""
         findings = self._space.findings
-        for fact, leaves in () if findings is None else findings.facts(self._start.graph):
+        for fact, leaves in findings.facts(self._start.graph) if findings else ():
             rewrite.state(self._egraph, fact, rewrite.placed(self._egraph, leaves))
         self._egraph.rebuild()
 
@@ -115,7 +115,7 @@ class Saturating:
     def _onwards(self) -> bool:
         """Goes on from the best graph rule by rule, and then with an e-graph of that; False where it is the one that was saturated."""
         limits = self._limits
-        if self._tidying is None or limits.over:
+        if not self._tidying or limits.over:
             return False
         limits.gained()
         self._tidying.tidy(self._programs)
@@ -149,7 +149,7 @@ class Saturating:
                 return
             until = limits.until.part(SOLVING, SOLVER) if how == "ilp" else FOREVER
             found = extract(self._egraph, self._prices, how, until=until, weigh=weigh)
-            if found is None:
+            if not found:
                 return
             some = self._prices.settle(found)
             # what a guess made cheap is not

@@ -77,7 +77,7 @@ class Space:
     def moves(self) -> list[Source]:
         """The other sources, whose facts a strategy asks for."""
         found = [source for source in self.sources if not isinstance(source, Substitutions)]
-        return found if self.findings is None else [*found, self.findings]
+        return [*found, self.findings] if self.findings else found
 
     @property
     def rules(self) -> list[CompiledRule]:

@@ -90,7 +90,7 @@ def greedy(space: Space, rules: Sequence[CompiledRule]) -> Candidate:
                 while not limits.over:
                     whole = state.candidate.cost
                     after = everywhere(state, rule, limits, least, whole - least_gain(whole), share * whole)
-                    if after is None:
+                    if not after:
                         break
                     state = SweepState(after, space.costs)
                     space.told(after)
@@ -123,9 +123,9 @@ def _largest(space: Space, rules: Sequence[CompiledRule]) -> SweepState:
             if most_saved(state, rule) <= LARGE * whole or state.hoped(rule, limits)[1] <= HOPED * LARGE * whole:
                 continue
             found = everywhere(state, rule, limits, CLEAR, whole - least_gain(whole), LARGE * whole)
-            if found is not None and (best is None or found.cost < best.cost):
+            if found and (not best or found.cost < best.cost):
                 best = found
-        if best is None:
+        if not best:
             break
         state = SweepState(best, space.costs)
         space.told(best)
@@ -209,7 +209,7 @@ class SweepState:
 
         Infinite where nothing is known of the original as a whole, and nothing where time is up.
         """
-        if self.costs.start is None:
+        if not self.costs.start:
             return inf, inf
         if limits.over:
             return 0.0, 0.0
@@ -291,7 +291,7 @@ def chained(space: Space, rules: Sequence[CompiledRule]) -> Candidate:
 def _ways(space: Space, rule: CompiledRule) -> list[Candidate]:
     """Apply a rule to its own results and nothing else: a graph for each turn."""
     joined = _joined(space, rule)
-    found = [] if joined is None or joined.cost > ROOM * space.start.cost else [joined]
+    found = [] if not joined or joined.cost > ROOM * space.start.cost else [joined]
     return [*found, *_turns(space, rule, lambda found: found)]
 
 
@@ -328,7 +328,7 @@ def _turns(space: Space, rule: CompiledRule, finished: Callable[[Candidate], Can
             if places >= before:
                 break
         found = everywhere(state, rule, space.limits, -inf, ROOM * space.start.cost)
-        if found is None:
+        if not found:
             break
         current = finished(found)
         if hash(current.graph.outputs) in been:

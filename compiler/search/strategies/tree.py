@@ -74,11 +74,11 @@ class TreeState:
     @property
     def beside(self) -> IncrementalMatches:
         """Matches of rules in the e-nodes that are near: those of the best program, and those that were added last."""
-        if self._beside is None:
+        if not self._beside:
             before = self._before
             chosen = (one.key for one in self.found.choice.values())
             near = self.fresh.union(key for key in chosen if isinstance(key, Node))
-            view = View(self.egraph, near, self.places.view if before is None else before.view)
+            view = View(self.egraph, near, before.view if before else self.places.view)
             self._beside = IncrementalMatches(view, before, self._done)
             self._before, self._done = None, ()
         return self._beside
@@ -148,7 +148,7 @@ class Searching:
         """Return the e-graph of the cheapest program, or of the tree."""
         if self._least is not None:
             return SearchedEGraph(self._least[0], self._prices)
-        return None if self._root is None else SearchedEGraph(self._root.egraph, self._prices)
+        return SearchedEGraph(self._root.egraph, self._prices) if self._root else None
 
     def begin(self) -> None:
         """Take what can be had at once and what saturation finds from there, and plant the e-graph of the best of it."""
@@ -178,11 +178,11 @@ class Searching:
 
         egraph = EGraph.of(self._start.graph)
         found = IncrementalExtraction(egraph, self._prices).best()
-        if found is not None:
+        if found:
             self._prices.settle(found)
             self._plant(egraph)
-            self._initial = max(self._root.cost, 1e-12) if self._root is not None else 1.0
-            self._scale = max(self._worth(self._root), 1e-12) if self._root is not None else 1.0
+            self._initial = max(self._root.cost, 1e-12) if self._root else 1.0
+            self._scale = max(self._worth(self._root), 1e-12) if self._root else 1.0
             self._programs.known(self._initial)
 
     def _tidy(self, swept: bool = False) -> None:
@@ -213,9 +213,9 @@ class Searching:
         else:
             growing = FreshExtraction(egraph, self._prices, WAYS[how], SOLVER)
         found = growing.best()
-        self._root = None if found is None else TreeState(egraph, growing, found, IncrementalMatches(View(egraph)))
+        self._root = TreeState(egraph, growing, found, IncrementalMatches(View(egraph))) if found else None
         self._done, self._idle, self._stale = 0, 0, False
-        self._planted = inf if found is None else found.cost
+        self._planted = found.cost if found else inf
 
     def _again(self) -> bool:
         """A new tree from the cheapest program and what that rests on, without all else; False where nothing was gained since.
@@ -246,7 +246,7 @@ class Searching:
 
     def expand(self) -> bool:
         """One simulation; after so many of them the best rule is applied for good. False where nothing is left to do."""
-        if self._root is None:
+        if not self._root:
             return False
         limits = self._limits
         ending = self._last.over or (
@@ -268,16 +268,16 @@ class Searching:
         self._done += 1
         self._idle += 1
         state = self._selected(self._root)
-        if state is None:
+        if not state:
             # nothing more can be tried below
             return self._descend()
         child = self._expanded(state)
-        if child is None:
+        if not child:
             return not self._limits.over
         gained = max(self._worth(state) - self._worth(child), 0.0) + self._rolled(child)
         reward = gained / self._scale
         at: TreeState | None = child
-        while at is not None:
+        while at:
             at.value += reward
             at.visits += 1
             at = at.parent
@@ -291,12 +291,12 @@ class Searching:
 
     def _finish(self) -> None:
         """The last programs in another way than the rewards': of the tree's e-graph, and of the one that the cheapest is of."""
-        egraphs = [] if self._root is None else [self._root.egraph]
+        egraphs = [self._root.egraph] if self._root else []
         egraphs += [self._least[0]] if self._least is not None else []
         limits = self._limits
         for egraph in dict.fromkeys(egraphs):
             found = extract(egraph, self._prices, WAYS[self._final], until=limits.until.part(1.0, LAST[1]))
-            if found is not None:
+            if found:
                 self._offer(egraph, found)
         self._programs.rank_first()
 
@@ -309,7 +309,7 @@ class Searching:
         """
         self._programs.rank()
         root = self._root
-        assert root is not None
+        assert root
         visited = [child for child in root.children if child.visits]
         best = max(visited, key=lambda child: child.value / child.visits) if visited else None
         known = inf if self._least is None else self._least[1].cost
@@ -364,7 +364,7 @@ class Searching:
         near = self._random.random() < self._options.near
         near = near if self._tryable(state, near) else not near
         made = self._random_step(state, self._tryable(state, near), near)
-        if made is not None:
+        if made:
             made.parent = state
             state.children.append(made)
             self._offer(made.egraph, made.found)
@@ -382,7 +382,7 @@ class Searching:
             first = random.random() < options.near
             steps = (self._random_step(state, self._fitting(state, near), near) for near in (first, not first))
             after = next(filter(None, steps), None)
-            if after is None:
+            if not after:
                 break
             gained += max(self._worth(state) - self._worth(after), 0.0)
             state = after
@@ -428,7 +428,7 @@ class Searching:
             level(child, rule, added(egraph, child), options.enodes, LEVELLED[near])
         growing = state.growing.clone(child)
         found = growing.best()
-        if found is None:
+        if not found:
             return None
         fresh = frozenset(added(egraph, child))
         older = state.fresh if len(fresh) + len(state.fresh) <= FRESH else frozenset()

@@ -23,7 +23,7 @@ def check_clauses(rules: Rules, modules: frozenset[Module], report: CheckReport)
             if clause.until is not None and clause.until <= clause.since:
                 text = f"a clause for `{op}` ends at opset {clause.until} and begins at {clause.since}"
                 report.add("E0319", text, clause.syntax)
-            _own_clause(clause, report) if clause.value is None else _import_clause(rules, clause, report)
+            _import_clause(rules, clause, report) if clause.value else _own_clause(clause, report)
         if own:
             _groups(op, clauses, report)
 
@@ -56,7 +56,7 @@ def _until(clause: OnnxClause, opset: int) -> Fix | None:
 
 def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
     op = clause.operator
-    assert op is not None
+    assert op
     params = {param.name for param in op.syntax.params}
     attrs = {attr.name for attr in op.attrs}
     lets = {s.target.name for s in op.syntax.statements if isinstance(s, t.Let)}
@@ -77,7 +77,7 @@ def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
         own = {node.name for node in nodes(t.Binder, entry.value)}
         for node in nodes(t.Name, entry.value):
             unknown = node.head not in bound and node.id not in own
-            if unknown and clause.module.lookup(node.id) is None:
+            if unknown and not clause.module.lookup(node.id):
                 report.add("E0320", f"`{node.id}` means nothing in `{op.short}`", node)
 
 

@@ -86,7 +86,7 @@ class _Formula:
 
     def _range(self, binder: t.Binder) -> frozenset[str]:
         """The set that an index is declared with, and the one that it runs through here."""
-        own = binder.range.bare if binder.range is not None else None
+        own = binder.range.bare if binder.range else None
         return frozenset(each for each in (own, self.known.indexes.get(binder.name)) if each is not None)
 
     def _call(self, node: t.Call) -> None:
@@ -162,7 +162,7 @@ def _determined(rule: t.Derivation, known: Declared) -> None:
         given = _closed(rule, known, _names(tuple(formula.scope for formula in left)))
         for formula in right:
             names = _names(formula.scope)
-            ranged = {node.name for node in nodes(t.Binder, formula.scope) if node.range is not None}
+            ranged = {node.name for node in nodes(t.Binder, formula.scope) if node.range}
             names |= known.ranged(names - ranged)
             for name in sorted(names - given):
                 if name in known.sets | known.tensors | known.maps.keys() | known.terms.keys():

@@ -32,8 +32,8 @@ def canonical(sub: SubstitutionDef) -> Any:
             name = value.id if isinstance(value, t.Name) else value.name
             head, dot, rest = name.partition(".")
             found = sub.module.lookup(name)
-            if found is not None or name in CONSTANTS | DTYPE_NAMES:
-                own: Any = name if found is None else found.name
+            if found or name in CONSTANTS | DTYPE_NAMES:
+                own: Any = found.name if found else name
             else:
                 own = (order.setdefault(head, len(order)), dot, rest)
             if isinstance(value, t.Name):
@@ -41,7 +41,7 @@ def canonical(sub: SubstitutionDef) -> Any:
             return (type(value), value.star, own, go(value.range if isinstance(value, t.Binder) else value.type))
         if isinstance(value, t.Call):
             found = sub.module.lookup(value.function)
-            function = found.name if found is not None else value.function
+            function = found.name if found else value.function
             kwargs = tuple(sorted(((k.name, go(k.value)) for k in value.kwargs), key=lambda pair: pair[0]))
             bound = None if value.rest is None else order.setdefault(value.rest, len(order))
             return (t.Call, function, go(value.args), kwargs, bound)

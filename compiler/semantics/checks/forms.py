@@ -67,7 +67,7 @@ def _left(whole: t.Expr, known: Declared) -> None:
     _places(node, known, left=True)
     body = node.body
     if isinstance(body, t.Reduction):
-        if body.where is not None:
+        if body.where:
             known.add("E0326", "a sum on a left side has no condition", body.where, _GUARDS)
         _ranged(body.binders, known)
         body = body.body
@@ -75,7 +75,7 @@ def _left(whole: t.Expr, known: Declared) -> None:
 
 
 def _places(node: t.Traversal, known: Declared, left: bool = False) -> None:
-    if node.where is not None:
+    if node.where:
         hint = _GUARDS if left else "`f(x) if x < 3 else 0` gives a value to each position"
         known.add("E0326", "a scope of a derivation has no condition", node.where, hint)
     seen: set[str] = set()
@@ -288,7 +288,7 @@ def _set(node: t.Expr, known: Declared) -> None:
 def _searches(rule: t.Derivation, known: Declared) -> None:
     """E0309 for what is known already, E0306 for a map of another set than its own."""
     left = tuple(formula.scope for formula in rule.left)
-    given = {node.range.bare for node in nodes(t.Binder, left) if node.range is not None}
+    given = {node.range.bare for node in nodes(t.Binder, left) if node.range}
     given |= {node.function for node in nodes(t.Call, left)} | known.ranged(n.name for n in nodes(t.Binder, left))
     seen: set[str] = set()
     for one in rule.searches:
@@ -345,7 +345,7 @@ def _runs(node: t.Expr, known: Declared, made: Mapping[str, Kinds | None]) -> Ki
             for place in node.places:
                 index = None
                 if isinstance(place, t.Binder):
-                    index = known.indexes.get(place.name) if place.range is None else place.range.bare
+                    index = place.range.bare if place.range else known.indexes.get(place.name)
                 found.append(ANY if index is None else frozenset({index}))
             return tuple(found)
     return None

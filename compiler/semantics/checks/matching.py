@@ -142,11 +142,11 @@ class TermMatch:
         uses = Counter(pack_name(dim) for declared in pattern.types.values() for dim in dims_of(declared))
         for name, declared in pattern.types.items():
             term = self.tensors.get(name)
-            if declared is None or term is None:
+            if not declared or not term:
                 continue
             if isinstance(term, InputTerm):
                 theirs = other.types.get(term.name)
-                if theirs is None or not self._type(declared, theirs):
+                if not theirs or not self._type(declared, theirs):
                     return False
                 continue
             dims = dims_of(declared)

@@ -108,7 +108,7 @@ class NameScope:
             self.bind(binder.name, "list" if binder.star else "index")
 
     def kind(self, name: str) -> str | None:
-        if name in self.kinds or self.parent is None:
+        if name in self.kinds or not self.parent:
             return self.kinds.get(name)
         return self.parent.kind(name)
 
@@ -157,7 +157,7 @@ class NameScope:
 
     def check(self, expr: t.Node | None, pattern: bool = False) -> None:
         """Looks up every name of an expression. In `pattern` places unknown names are bound."""
-        if expr is None or isinstance(expr, t.Int | t.Float | t.Str | t.Inf):
+        if not expr or isinstance(expr, t.Int | t.Float | t.Str | t.Inf):
             return
         match expr:
             case t.Name():
@@ -186,12 +186,12 @@ class NameScope:
             self.used.add(head)
         elif pattern:
             self._bind_outside(name, "value")
-        elif name not in CONSTANTS | DTYPE_NAMES and self.module.lookup(name) is None:
+        elif name not in CONSTANTS | DTYPE_NAMES and not self.module.lookup(name):
             self.unknown(name, expr.span)
 
     def _bind_outside(self, name: str, kind: str) -> None:
         """Binds a name in the outermost scope, as what a pattern says is known to all of the item."""
-        if self.parent is not None:
+        if self.parent:
             self.parent._bind_outside(name, kind)
         else:
             self.bind(name, kind)
@@ -304,7 +304,7 @@ class NameScope:
         if self.kind("(equation)") is not None and not expr.kwargs:
             return  # a pointwise operator called on values
         for attr in known.values():
-            if attr.default is None and attr.name not in given:
+            if not attr.default and attr.name not in given:
                 hint = f"write `{attr.name}=...`; it is `{attr.type.span.text}`"
                 message = f"the attribute `{attr.name}` of `{expr.function}` is missing"
                 self.report.add("E0303", message, expr, hint)

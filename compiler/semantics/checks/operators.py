@@ -58,7 +58,7 @@ def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
 
     for param in op.syntax.params:
         declare(param.name, "tensor", param.span)
-        if param.type is not None:
+        if param.type:
             scope.dims[param.name] = dims_of(param.type)
     packs, names = size_names(op)
     for attr in op.attrs:
@@ -70,7 +70,7 @@ def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
             if scope.kinds.setdefault(name, kind) != kind:
                 report.add("E0213", f"`{name}` is {_a(scope.kinds[name])} and {_a(kind)}", node)
     for param in op.syntax.params:
-        if param.type is not None and param.type.name not in DTYPE_NAMES:
+        if param.type and param.type.name not in DTYPE_NAMES:
             scope.kinds.setdefault(param.type.name, "type")
     for statement in op.syntax.statements:
         if isinstance(statement, t.Let):
@@ -87,7 +87,7 @@ def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
             scope.kinds.setdefault(name, "size")
     for output in op.syntax.outputs:
         declare(output.name, "tensor", output.span)
-        if output.type is not None:
+        if output.type:
             scope.dims[output.name] = dims_of(output.type)
     return scope
 
@@ -107,7 +107,7 @@ def _bound_by(condition: t.Expr) -> list[str]:
 
 def _types(op: OperatorDef, scope: NameScope) -> None:
     report = scope.report
-    types = {param.type.name for param in op.syntax.params if param.type is not None}
+    types = {param.type.name for param in op.syntax.params if param.type}
     type_attrs = {attr.name for attr in op.attrs if attr.type.name == "dtype"}
     for param in op.syntax.params:
         if param.type is None or param.type.dims is None:
@@ -124,7 +124,7 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
         _packs(op, param, report)
         _solvable(op, param, report)
     for output in op.syntax.outputs:
-        if output.type is None:
+        if not output.type:
             continue
         name = output.type.name
         if name not in DTYPE_NAMES and name not in types and name not in type_attrs:
@@ -147,7 +147,7 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
             )  # fmt: skip
         for dim in dims_of(attr.type):
             scope.check(dim)
-        if attr.default is not None:
+        if attr.default:
             problem = literal_problem(attr, attr.default)
             if problem:
                 report.add("E0304", f"the attribute `{attr.name}` {problem}", attr.default)
@@ -156,7 +156,7 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
 
 def _packs(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
     """With two packs in one type, something must say where the first one ends."""
-    assert param.type is not None
+    assert param.type
     packs = _pack_names(param)
     free = [pack for pack in dict.fromkeys(packs) if not _ranked(op, pack, param)] if len(packs) > 1 else []
     if len(free) > 1:
@@ -187,7 +187,7 @@ def _ranked(op: OperatorDef, pack: str, apart: t.Param, asked: frozenset[str] = 
 
 def _solvable(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
     """A computed dimension is linear in one size that nothing else determines."""
-    assert param.type is not None
+    assert param.type
     bound = {name for condition in conditions_of(op) for name in _bound_by(condition)}
     alone = bound | {d.id for other in op.syntax.params for d in dims_of(other.type) if isinstance(d, t.Name)}
     for dim in dims_of(param.type):
@@ -327,7 +327,7 @@ def _elaborates(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
                         value = choice.env.get(output.name)
                         if not isinstance(value, Value):
                             raise EvalError([])
-                        if output.type is not None:
+                        if output.type:
                             _declared(value, shape_of(output.type, choice.env).shape, output, choice, report)
                     worked += 1
                     if level == "numbers":
@@ -335,7 +335,7 @@ def _elaborates(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
                 if worked:
                     break
             except (EvalError, Mismatch) as problem:
-                if isinstance(problem, EvalError) or first is None:
+                if isinstance(problem, EvalError) or not first:
                     first = first if isinstance(first, EvalError) and first.diagnostics else problem
             except (Unbound, TypeError, ValueError, IndexError, Infeasible):
                 continue

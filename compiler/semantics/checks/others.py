@@ -81,7 +81,7 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None
         hint = "one of `call`, `template` and `onnx`"
         report.add("E0702", f"`{syntax.name}` emits {len(emits)} things", syntax, hint)
     scope.pattern = True
-    if syntax.expr is not None:
+    if syntax.expr:
         _lowered(syntax.expr, scope)
     for bind in syntax.match:
         for node in nodes(t.Name, bind.value):
@@ -142,7 +142,7 @@ def _lowered(equation: t.Equation, scope: NameScope) -> None:
             scope.bind(node.id, "value")
         elif isinstance(node, t.Call):
             known = node.function in _LOWERING | VOCABULARY or scope.kind(node.function) is not None
-            if not known and scope.module.lookup(node.function) is None:
+            if not known and not scope.module.lookup(node.function):
                 scope.bind(node.function, "term")
     scope.check(equation.value)
     scope.bind(equation.target.name, "tensor")
@@ -168,7 +168,7 @@ def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
     names = {getattr(item, "name", None) for item in module.file.items if not isinstance(item, t.Test)}
     if (
         head not in names
-        and module.lookup(syntax.name) is None
+        and not module.lookup(syntax.name)
         and not any(f"{module.library}.{head}" in table for table in (rules.operators, rules.substitutions, rules.laws))
     ):
         report.add("E0214", f"nothing is named `{syntax.name}`", syntax, "a test bears the name of what it tests")

@@ -24,10 +24,10 @@ def declare_params(params: tuple[t.Param, ...], scope: NameScope) -> None:
         if param.name in scope.kinds:
             scope.report.add("E0309", f"`{param.name}` is declared twice", param)
         scope.bind(param.name, "tensor")
-        if param.type is not None:
+        if param.type:
             scope.dims[param.name] = dims_of(param.type)
     for param in params:
-        if param.type is None:
+        if not param.type:
             continue
         for node in nodes(t.Name, dims_of(param.type)):
             if scope.kinds.setdefault(node.id, "size") == "tensor":
@@ -157,7 +157,7 @@ def _bindings(condition: t.Expr, scope: NameScope) -> None:
             name = part.bare
             if name is None or "." in name or name in others or scope.kind(name) is not None:
                 continue
-            if scope.module.lookup(name) is None:
+            if not scope.module.lookup(name):
                 scope.bind(name, "value")
 
 
@@ -175,7 +175,7 @@ def _unbound(sub: SubstitutionDef, report: CheckReport) -> None:
     called = {node.span.start for node in nodes(t.Call, sub.syntax.right)}
     for k, found in enumerate(report.found):
         span = found.span
-        if found.code != "E0201" or span is None or span.start in called or not found.message.endswith("here"):
+        if found.code != "E0201" or not span or span.start in called or not found.message.endswith("here"):
             continue
         if any(span.starts_in(s.span) for s in sub.syntax.right):
             message = f"`{found.message.split('`')[1]}` is bound neither on the left nor on the right"
@@ -189,19 +189,19 @@ def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
     seen: set[str] = set()
     for correct in corrects:
         bind = correct.what if isinstance(correct.what, t.Bind) else None
-        names = () if bind is None else bind.names
-        given = {*(sub.syntax.outputs if bind is None else names)}
+        names = bind.names if bind else ()
+        given = {*(names if bind else sub.syntax.outputs)}
         if seen & given:
             hint = "one `correct` for each output, or one `correct auto`"
             report.add("E0609", f"`{sub.syntax.name}` is corrected twice", correct, hint)
         seen |= given
-        if bind is not None and isinstance(bind.value, t.Name) and bind.value.id in given:
+        if bind and isinstance(bind.value, t.Name) and bind.value.id in given:
             hint = "write what is right where the sides differ, or `correct auto`"
             report.add("E0609", f"`{bind.value.id}` is what is to be corrected", bind.value, hint)
         if not sub.syntax.partial:
             report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct)
         limit = correct.limit
-        if limit is not None and not _is_fraction(rules, sub, limit):
+        if limit and not _is_fraction(rules, sub, limit):
             report.add("E0603", f"the limit {limit.span.text} is no fraction between 0 and 1", limit)
         wrong = [name for name in names if name not in sub.syntax.outputs]
         if wrong or correct.what not in {bind, "auto"}:

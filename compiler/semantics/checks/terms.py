@@ -79,7 +79,7 @@ def directions(sub: SubstitutionDef) -> tuple[Direction, ...]:
         head
         for node in t.walk((*syntax.params, *syntax.left, *syntax.right))
         if (head := _head(node)) is not None
-        and sub.module.lookup(head) is None
+        and not sub.module.lookup(head)
         and head not in types
         and head not in _FIXED
     )
@@ -141,7 +141,7 @@ def _term(sub: SubstitutionDef, expr: t.Expr, names: Mapping[str, Term], output:
         if isinstance(sub.module.called(node), FunctionDef):
             raise _Unsaid
     if expr.rest is None:
-        given |= {attr.name: attr.default for attr in op.attrs if attr.name not in given and attr.default is not None}
+        given |= {attr.name: attr.default for attr in op.attrs if attr.name not in given and attr.default}
     attrs = tuple(sorted(((k, canonical_value(op, k, v)) for k, v in given.items()), key=lambda pair: pair[0]))
     return AppliedTerm(op.name, args, attrs, expr.rest, output or op.syntax.outputs[0].name)
 

@@ -56,7 +56,7 @@ class Declared:
         for one in rule.declarations:
             if isinstance(one, t.IndexDecl):
                 for binder in one.binders:
-                    indexes[binder.name] = binder.range.bare if binder.range is not None else None
+                    indexes[binder.name] = binder.range.bare if binder.range else None
                 sets |= {each for each in indexes.values() if each is not None}
             elif isinstance(one, t.MapDecl):
                 maps[one.name] = factors(one.domain), factors(one.codomain)
