@@ -47,15 +47,15 @@ class Emitter(Expressions):
     # ---- elements of tensors -----------------------------------------------------------------------------------------------
 
     def element(self, node: Read, env: Env) -> Val:
-        if node.other is not None:
+        if node.other:
             return self._padded(node, env)
         value = env.part.args[node.operand]
         known = env.known.get(value)
-        if known is not None:
+        if known:
             return known
         tensor = env.tensors[value]
         parts = node.index
-        if tensor.scope is not None:
+        if tensor.scope:
             at_iters = positions(tensor.scope, node.index)
             parts = tuple(at_iters[it] for it in tensor.scope.iters)
         index = [
@@ -93,7 +93,7 @@ class Emitter(Expressions):
         """Add the conditions on sizes under which positions are inside to the size check."""
         for gap in gaps:
             least = None if self.facts or self.decided(gap) else self._least(gap)
-            if least is None or self.ranges.positive(least):
+            if not least or self.ranges.positive(least):
                 continue
             if least.number is None:
                 self.asked.add(f"{self.text(least)} >= 0")
@@ -123,7 +123,7 @@ class Emitter(Expressions):
             f"{outside.text} & k_first<{self.width}>({self.active})" if outside.lanes and self.active else outside.text
         )
         key = ("outside", text)
-        if self.recall(key) is None:
+        if not self.recall(key):
             self.levels[level].memo[key] = outside
             self.levels[level].block.statements.append(Assign(name, f"{name} | ({text})"))
 
@@ -133,7 +133,7 @@ class Emitter(Expressions):
         return " | ".join(each) or "0"
 
     def _padded(self, node: Read, env: Env) -> Val:
-        assert node.other is not None
+        assert node.other
         shape = env.part.args[node.operand].type.shape
         whole = raw_apply("select", inside(node.index, shape), read(node.operand, node.index), node.other)
         with self.during(padding=True):
@@ -145,7 +145,7 @@ class Emitter(Expressions):
         What is written into the room behind a row is written again or not looked at: a store under a mask would keep the load that
         follows waiting.
         """
-        return "" if tensor.scope is not None and self.own_rows else self.active or ""
+        return "" if tensor.scope and self.own_rows else self.active or ""
 
     def load(self, tensor: TensorPlace, address: Poly) -> Val:
         """The element at a position, for each lane."""
@@ -153,7 +153,7 @@ class Emitter(Expressions):
         stored, width = store_type(tensor.dtype), self.width
         guarded = self.guarded > 0 and not self.ranges.within(address, tensor.elements)
         level = max(self.level_of(address), self.fence, tensor.level)
-        if self.lane is not None and tensor.spread > 1:
+        if self.lane and tensor.spread > 1:
             if self.varies(address):
                 places = self.apply("*", (self.lane_numbers(address), literal(width, DType.I64)), DType.I64)
                 text = f"k_gather<{stored}, {width}>({tensor.pointer}, {places.text} + k_iota<int64_t, {width}>(0, 1), {width})"
@@ -170,13 +170,13 @@ class Emitter(Expressions):
         count = f", {mask}" if (mask := self._mask(tensor)) else ""
         key = ("load", tensor.pointer, address, guarded, self.active)
         total = self.text(tensor.elements)
-        if step is not None and step.number == 1 and guarded:
+        if step and step.number == 1 and guarded:
             text = (
                 f"k_load_in<{stored}, {width}>({tensor.pointer}, {self.text(address)}, {total}, {self.active or width})"
             )
-        elif step is not None and step.number == 1:
+        elif step and step.number == 1:
             text = f"k_load<{stored}, {width}>({tensor.pointer} + {self.text(address)}{count})"
-        elif step is not None and not guarded:
+        elif step and not guarded:
             call = f"{tensor.pointer} + {self.text(address)}, {self.text(step)}, {self.active or width}"
             text = self._from_tile(tensor, address, step) or f"k_load_step<{stored}, {width}>({call})"
         else:
@@ -195,16 +195,16 @@ class Emitter(Expressions):
 
     def _from_tile(self, tensor: TensorPlace, address: Poly, step: Poly) -> str | None:
         """Of a square of elements, read row by row and turned in registers, the column of this position of the tile's loop."""
-        if self.tile is None or store_type(tensor.dtype) not in {"float", "int32_t", "uint32_t"}:
+        if not self.tile or store_type(tensor.dtype) not in {"float", "int32_t", "uint32_t"}:
             return None
         beside = address.coefficient(self.tile)
-        if beside is None or beside.number != 1:
+        if not beside or beside.number != 1:
             return None
         first = address - self.instance
         stored = store_type(tensor.dtype)
         key = ("tile", tensor.pointer, first, self.active)
         found = self.recall(key)
-        if found is None:
+        if not found:
             total = self.text(tensor.elements)
             call = f"{tensor.pointer}, {self.text(first)}, {total}, {self.text(step)}, {self.active or self.width}"
             text = f"k_load_tile<{stored}, {self.width}>({call})"
@@ -218,21 +218,21 @@ class Emitter(Expressions):
         stored, width = store_type(tensor.dtype), self.width
         address = self.thawed(address)
         block = self.levels[-1].block.statements
-        if self.lane is not None and tensor.spread > 1:
+        if self.lane and tensor.spread > 1:
             row = f"{tensor.pointer} + ({self.text(address)}) * {width}"
             block.append(Store(f"k_store<{stored}, {width}>", (row, self.spread(value).text)))
             return
         pointer = f"{tensor.pointer} + {self.text(address)}"
-        if self.lane is None or not self.varies(address):
+        if not self.lane or not self.varies(address):
             assert not value.lanes
             block.append(Store("k_store_one", (pointer, value.text)))
             return
         step = self.step(address)
         value = self.spread(value)
         active = (mask,) if (mask := self._mask(tensor)) else ()
-        if step is not None and step.number == 1:
+        if step and step.number == 1:
             block.append(Store(f"k_store<{stored}, {width}>", (pointer, value.text, *active)))
-        elif step is not None:
+        elif step:
             count = self.active or str(width)
             block.append(Store(f"k_store_step<{stored}, {width}>", (pointer, value.text, self.text(step), count)))
         else:
@@ -269,7 +269,7 @@ class Emitter(Expressions):
         level = max([self.fence, *(self._depth(node, place) for node, place in wanted)])
         typed = [(node, place, self.reduced_type(node, place, want)) for node, place in places]
         with self.at(min(level, self.top)):
-            if self.lane is not None and self.bound.get(self.lane.name, 0) <= self.top:
+            if self.lane and self.bound.get(self.lane.name, 0) <= self.top:
                 return self.nested(typed, vars, extents)
             # the lanes' loop is further inside: this is computed before it, with lanes of its own
             with self.during(lane=None, active=None, splitting=False, frozen={}):
@@ -341,7 +341,7 @@ class Emitter(Expressions):
 
     def term(self, node: Reduce, env: Env, dtype: DType) -> Val:
         """Emit the element that a reduction takes at one place; the neutral element where its condition does not hold."""
-        if node.where is None:
+        if not node.where:
             return self.emit_as(node.body, env, dtype)
         condition = self.emit_as(node.where, env, DType.BOOL)
         empty = literal(neutral(node.kind, dtype), dtype)

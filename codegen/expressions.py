@@ -49,7 +49,7 @@ class Expressions(Positions):
         free = None if env.type_of(node) is not None else want
         key = (node, id(env), free, self.guarded > 0)
         found = self.recall(key) or self.recall((node, id(env), free, False))
-        if found is not None:
+        if found:
             return found
         value = self._fresh(node, env, want)
         # kept alive, so that its identity stays its own
@@ -91,7 +91,7 @@ class Expressions(Positions):
             return out
         if name in COMPARISONS:
             found = self.compare(node, env)
-            if found is not None:
+            if found:
                 return found
             dtype = element_type(raw_apply("+", *node.args), env.part.dtypes, env.types)
             dtype = dtype or (DType.I64 if all(arg.integral for arg in node.args) else DType.F64)
@@ -196,11 +196,11 @@ class Expressions(Positions):
         out: Val | None = None
         while exponent:
             if exponent & 1:
-                out = base if out is None else self.apply("*", (out, base), dtype)
+                out = self.apply("*", (out, base), dtype) if out else base
             exponent >>= 1
             if exponent:
                 base = self.apply("*", (base, base), dtype)
-        assert out is not None
+        assert out
         return out
 
     def _convert(self, node: Apply, env: Env) -> Val:

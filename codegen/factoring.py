@@ -69,7 +69,7 @@ def strided(node: Reduce) -> Reduce:
     """
     for each in conjuncts(node.where):
         found = _remainder(node, each)
-        if found is not None:
+        if found:
             return strided(found)
     return node
 
@@ -182,7 +182,7 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
     if any(each.other is not None and not (isinstance(each.other, Num) and each.other.value == 0) for each in reads):
         return None
     summed = [it for it in node.iters if all(_alone(each, it, node.iters) for each in reads)]
-    if node.where is not None and any(it in node.where.free for it in summed):
+    if node.where and any(it in node.where.free for it in summed):
         return None
     extents = dict(node.ranges)
     if len(summed) == len(node.iters) or not summed or count(extents[it] for it in summed) < TERMS:

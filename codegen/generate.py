@@ -137,7 +137,7 @@ class _Kernel:
         codes: list[StageCode] = []
         for stage in stages:
             filter = self.filters.get(stage.placed[0].part.value)
-            if filter is not None:
+            if filter:
                 codes.append(filtered_code(filter, memory, self.names, self.variant))
             else:
                 codes.append(StageWriter(stage, memory, self.names, self.variant).write())

@@ -194,7 +194,7 @@ def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
             if bare and all(each is arg.type.dtype for each in dtypes if each.is_float)
             else converted(element, arg.type.dtype, dtypes)
         )
-        return element if other is None else apply("select", inside(index, arg.type.shape), element, other)
+        return apply("select", inside(index, arg.type.shape), element, other) if other else element
 
     scope = node.scope
     return replace(scope, body=substitute(scope.body, {}, 0, on_read))

@@ -47,7 +47,7 @@ def padded(part: Part, args: Values) -> list[Part]:
     sizes = dict(part.scope.ranges)
     for node in outermost(body):
         for each in factors_of(node) if node.kind == "sum" else ():
-            found = _copy(each, node, sizes, args) if isinstance(each, Read) and each.other is not None else None
+            found = _copy(each, node, sizes, args) if isinstance(each, Read) and each.other else None
             if found is not None:
                 copy, inner = found
                 copies.append(copy)

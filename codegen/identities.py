@@ -175,7 +175,7 @@ def shortened(body: Scalar, operands: tuple[DType, ...]) -> Scalar:
             return None
         for identity in IDENTITIES:
             found = _applied(identity, node, users, dtype)
-            if found is not None:
+            if found:
                 # what comes of it may have a shorter form again
                 return rebuild(found, leaf, known)
         return None
@@ -212,7 +212,7 @@ def matched(pattern: Scalar, node: Scalar, values: Mapping[int, Scalar], inner: 
     """Match a pattern with an expression. In a sum or product one bare unknown stands for all that is left."""
     if isinstance(pattern, Read):
         bound = values.get(pattern.operand)
-        if bound is None or bound is node:
+        if not bound or bound is node:
             yield {**values, pattern.operand: node}, inner
         return
     if isinstance(pattern, Num):

@@ -153,7 +153,7 @@ class Notes:
         out = Block()
         for statement in block.statements:
             condition = self.branches.get(id(statement)) if isinstance(statement, Branch) else None
-            if condition is None or not isinstance(statement, Branch):
+            if not condition or not isinstance(statement, Branch):
                 out.statements.append(statement)
                 continue
             step, rest = condition.coefficient(lane), condition.without(lane).number

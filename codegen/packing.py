@@ -55,7 +55,7 @@ def panelled(part: Part, args: Values, width: int) -> list[Part]:
     """The same with a factor of every product of two as a part of its own, in panels of `width` elements."""
     scope = part.scope
     found = next(packed_factors(scope), None)
-    if found is None:
+    if not found:
         return [part_of(scope, args, part.alone)]
     panel, body = _panel(found, scope, args, width)
     return [panel, part_of(replace(scope, body=body), (*args, panel.value), part.alone)]
@@ -65,7 +65,7 @@ def packed_factors(scope: Scope) -> Iterator[Packed]:
     """Factors that positions along another loop share, those along the last loop first."""
     sizes = dict(scope.ranges)
     for node in outermost(scope.body):
-        if node.kind != "sum" or node.where is not None or any(extent.free for extent in node.extents):
+        if node.kind != "sum" or node.where or any(extent.free for extent in node.extents):
             continue
         factors = factors_of(node)
         if not factors or count(node.extents) < TERMS:

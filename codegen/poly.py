@@ -123,7 +123,7 @@ class Ranges:
                     part = part * of(atom)
                     continue
                 limit = self._atom(atom, upper == (factor > 0))
-                if limit is None:
+                if not limit:
                     return None
                 if len(monomial) > 1 and not self.positive(self._low(atom), 0):
                     return None
@@ -133,15 +133,15 @@ class Ranges:
 
     def _low(self, atom: Atom) -> Poly:
         low = self._atom(atom, False)
-        return const(-1) if low is None else low
+        return low or const(-1)
 
     def _atom(self, atom: Atom, upper: bool) -> Poly | None:
         if isinstance(atom, Var):
             extent = self.extents.get(atom)
-            return const(0) if not upper else None if extent is None else extent - 1
+            return const(0) if not upper else extent - 1 if extent else None
         if isinstance(atom, Quotient):
             limit = self.bound(atom.top, upper)
-            if limit is None:
+            if not limit:
                 return None
             top, bottom = limit.number, atom.bottom.number
             if top is not None and bottom is not None:
@@ -156,7 +156,7 @@ class Ranges:
     @staticmethod
     def positive(value: Poly | None, least: int = 0) -> bool:
         """Return whether a polynomial of sizes is `least` or more for all of them, as far as is seen at once."""
-        if value is None or any(not isinstance(atom, Sym) or atom.least is None for atom in value.atoms):
+        if not value or any(not isinstance(atom, Sym) or atom.least is None for atom in value.atoms):
             return False
         total = _mapped(value, lambda atom: of(atom) + (atom.least or 0 if isinstance(atom, Sym) else 0))
         return all(factor >= 0 for monomial, factor in total.terms if monomial) and total.constant >= least
@@ -164,7 +164,7 @@ class Ranges:
     def within(self, value: Poly, size: Poly) -> bool:
         """Return whether 0 <= value < size is certain."""
         low = self.bound(value, False)
-        if low is None or not self.positive(low):
+        if not low or not self.positive(low):
             return False
         return self.below(value, size)
 
@@ -225,7 +225,7 @@ def of_scalar(node: Scalar, leaf: Callable[[Scalar], Poly | None], ranges: Range
         NotPolynomial: it is no polynomial with quotients.
     """
     found = leaf(node)
-    if found is not None:
+    if found:
         return found
     if isinstance(node, Num):
         if isinstance(node.value, int):

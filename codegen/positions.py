@@ -163,7 +163,7 @@ class Positions(ABC):
     def let(self, key: Any, text: str, dtype: DType, lanes: bool, level: int) -> Val:
         """A constant at a loop, or the one that is there for the same key."""
         found = self.recall(key, self.levels[: level + 1])
-        if found is None:
+        if not found:
             name = self.name()
             self.levels[level].block.statements.append(Let(c_type(dtype, self.width if lanes else 0), name, text))
             found = self.levels[level].memo[key] = Val(name, dtype, lanes, level)
@@ -211,7 +211,7 @@ class Positions(ABC):
         """Return whether an expression is one of positions; else it is computed."""
         key = ("polynomial", node, id(env))
         found = self.recall(key)
-        if found is not None:
+        if found:
             return bool(found.number)
         try:
             of_scalar(
@@ -239,7 +239,7 @@ class Positions(ABC):
 
     def thawed(self, value: Poly) -> Poly:
         """A position with what is constant in this piece as such."""
-        if self.lane is None:
+        if not self.lane:
             return value
         if self.frozen and value.deep & self.frozen.keys():
             value = replaced(value, {quotient: of(datum) for quotient, datum in self.frozen.items()}, self.ranges)
@@ -251,9 +251,9 @@ class Positions(ABC):
 
     def _freezes(self, quotient: Quotient) -> bool:
         """Return whether a quotient is constant for many lanes at a time."""
-        assert self.lane is not None
+        assert self.lane
         step = quotient.top.coefficient(self.lane)
-        if step is None or not step.number or self.lane in quotient.bottom.deep:
+        if not step or not step.number or self.lane in quotient.bottom.deep:
             return False
         if self.level_of(quotient.top) > self.bound[self.lane.name]:
             return False
@@ -290,12 +290,12 @@ class Positions(ABC):
 
     def step(self, value: Poly) -> Poly | None:
         """Distance between lanes of a position; None where it is not one number for all of them."""
-        if self.lane is None or not self.varies(value):
+        if not self.lane or not self.varies(value):
             return const(0)
         if any(isinstance(atom, Datum) and atom.lanes for atom in value.deep):
             return None
         found = value.coefficient(self.lane)
-        return None if found is None or self.varies(found) else found
+        return None if not found or self.varies(found) else found
 
     def number(self, value: Poly, dtype: DType) -> Val:
         """A position as a number of an element type."""
@@ -310,7 +310,7 @@ class Positions(ABC):
     def lane_numbers(self, value: Poly) -> Val:
         """A position as a vector of int64."""
         step, level = self.step(value), self.level_of(value)
-        if step is not None:
+        if step:
             text = f"k_iota<int64_t, {self.width}>({self.text(value)}, {self.text(step)})"
             return self.let(("lanes", value, self.active), text, DType.I64, True, level)
         total: Val | None = None
@@ -328,11 +328,11 @@ class Positions(ABC):
                     each = Val(atom.name, DType.I64, True, self.bound[atom.name])
                 else:
                     each = self.lane_numbers(of(atom))
-                part = each if part is None else self.apply("*", (part, each), DType.I64)
+                part = self.apply("*", (part, each), DType.I64) if part else each
             scale = self.number(product(of(atom) for atom in rest) * factor, DType.I64)
-            part = scale if part is None else part if scale.text == "1L" else self.apply("*", (scale, part), DType.I64)
-            total = part if total is None else self.apply("+", (total, part), DType.I64)
-        assert total is not None
+            part = scale if not part else part if scale.text == "1L" else self.apply("*", (scale, part), DType.I64)
+            total = self.apply("+", (total, part), DType.I64) if total else part
+        assert total
         return total
 
     # ---- conditions on positions ---------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ class Positions(ABC):
         return self.apply(">=", (self.lane_numbers(condition), literal(0, DType.I64)), DType.I64)
 
     def _splits(self, condition: Poly) -> bool:
-        if self.lane is None:
+        if not self.lane:
             return False
         if any(isinstance(atom, Datum) and (atom.lanes or not atom.name.startswith("q")) for atom in condition.deep):
             return False
@@ -383,7 +383,7 @@ class Positions(ABC):
             return None
         gap = self.thawed(self.place(a, env) - self.place(b, env))
         one = {">=": gap, ">": gap - 1, "<=": -gap, "<": -gap - 1}.get(node.name)
-        if one is not None:
+        if one:
             return self.condition(one)
         up, down = self.condition(gap), self.condition(-gap)
         both = self.logic("and", up, down)

@@ -146,7 +146,7 @@ class _Taken:
         moved: dict[Scalar, Scalar] = {it: plus(first, it)}
         if even:
             moved |= {each: iterator(f"i{k + 1}") for k, each in enumerate(own)}
-        where = None if node.where is None else rebuild(node.where, moved.get)
+        where = rebuild(node.where, moved.get) if node.where else None
         extents = (*node.extents[:at], rest, *node.extents[at + 1 :])
         partial = substitute(reduce(node.kind, node.iters, extents, rebuild(node.body, moved.get), where), {})
         inner = iterator("pieces")

@@ -83,7 +83,7 @@ class StageWriter(StageLayout):
             work = f"{work} * k_min64({total}, {chunk})" if chunk else f"{work} * ({total})"
             # no rows where the lanes' loop is empty
             count = count if chunk else f"{count} * (({total}) > 0)"
-        if block is not None:
+        if block:
             work = f"{work} * {block.size}"
         asked = frozenset(emitter.asked)
         code = StageCode(count, work, str(LANES_GRAIN), emitter.root, asked=asked, failures=emitter.failures())
@@ -110,7 +110,7 @@ class StageWriter(StageLayout):
         if lane is not None and chunk:
             piece = Var(emitter.name("c"))
             # a panel meets every block of rows while it is in a cache
-            place = block.loop - (block.loop > lane) if packed and block is not None else len(loops)
+            place = block.loop - (block.loop > lane) if packed and block else len(loops)
             loops.insert(place, (piece, self.extents[lane], chunk))
             if packed:
                 stop = f"k_min64({stop} - {piece.name} * {chunk}, {chunk})"
@@ -120,11 +120,11 @@ class StageWriter(StageLayout):
         with emitter.level(body, *(var for var, _, _ in loops)):
             if lane is None:
                 self.row(at)
-            elif block is not None:
+            elif block:
                 self.blocks(block, at, vars, lane, start, stop)
             else:
                 self.pieces(vars[lane], start, stop, [at], self.vectors_at_once(self.extents[lane]))
-        if block is not None:
+        if block:
             own = vars[block.loop]
             loops = [(var, extent, block.size if var == own else by) for var, extent, by in loops]
         return loops, body, block
@@ -185,7 +185,7 @@ class StageWriter(StageLayout):
                 for value, element, _ in self.positions(placed, at, ranges):
                     step, beside = value.coefficient(vars[lane]), value.coefficient(var)
                     apart = step is not None and step.number not in {0, 1}
-                    if element and apart and beside is not None and beside.number == 1:
+                    if element and apart and beside and beside.number == 1:
                         return Blocked(k, self.variant.width, True)
         return None
 
@@ -235,7 +235,7 @@ class StageWriter(StageLayout):
 
     def _cut(self, condition: Poly, lane: Var) -> str | None:
         step = condition.coefficient(lane)
-        if step is None or not step.number:
+        if not step or not step.number:
             return None
         rest = self.emitter.wide(condition.without(lane))
         if step.number > 0:
@@ -244,7 +244,7 @@ class StageWriter(StageLayout):
 
     def _boundary(self, quotient: Quotient, datum: Datum, lane: Var) -> str:
         step = quotient.top.coefficient(lane)
-        assert step is not None and step.number
+        assert step and step.number
         rest, bottom = self.emitter.wide(quotient.top.without(lane)), self.emitter.wide(quotient.bottom)
         if step.number > 0:
             return f"k_ceildiv(({datum.name} + 1) * {bottom} - {rest}, (int64_t){step.number})"
@@ -294,7 +294,7 @@ class StageWriter(StageLayout):
         """Every part of the stage for some positions of the outer loops."""
         width, ranges = self.variant.width, self.emitter.ranges
         spots = [
-            [replaced(place, {lane: of(lane) + w * width}, ranges) for place in row] if w and lane is not None else row
+            [replaced(place, {lane: of(lane) + w * width}, ranges) for place in row] if w and lane else row
             for row in rows
             for w in range(vectors)
         ]
@@ -376,16 +376,16 @@ class StageWriter(StageLayout):
 
         def element() -> None:
             value = emitter.emit_as(part.scope.body, env, computed(part.scope.dtype))
-            if buffer is not None:
+            if buffer:
                 emitter.store(buffer, dot([env.iters[it] for it in part.scope.iters], buffer.strides), value)
             self.put(env, value)
 
-        if lane is not None or self.variant.width == 1 or ragged(part.scope.body, [own[k] for k in groups[-1]]):
+        if lane or self.variant.width == 1 or ragged(part.scope.body, [own[k] for k in groups[-1]]):
             self.alone(vars, whole, element)
         else:
             with self.nest(vars[:-1], whole[:-1]):
                 self.inner_lanes(vars[-1], whole[-1], element)
-        if buffer is not None:
+        if buffer:
             self.buffers[part.value] = buffer
 
     def alone(self, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
@@ -472,7 +472,7 @@ def _shared(value: Poly, var: Var, lane: Var) -> float:
     if var not in value.deep:
         return 1.0
     step, beside = value.coefficient(lane), value.coefficient(var)
-    return 0.5 if step is not None and beside is not None and step.number == beside.number == 1 else 0.0
+    return 0.5 if step and beside and step.number == beside.number == 1 else 0.0
 
 
 @record

@@ -76,7 +76,7 @@ def stages_of(parts: Parts, fuse: bool = True) -> tuple[Stage, ...]:
         below = [home[arg] for arg in part.args if arg in home]
         at = max(below, default=len(stages) - 1)
         joined = _joined(stages[at], part) if fuse and at >= 0 else None
-        if joined is None:
+        if not joined:
             stages.append(_alone(part))
             at = len(stages) - 1
         else:
@@ -148,14 +148,14 @@ def _mapping(stage: Stage, part: Part) -> list[int | None] | None:
     found: list[int | None] | None = None
     for operand, arg in enumerate(part.args):
         placed = by_value.get(arg)
-        if placed is None:
+        if not placed:
             continue
         for index, _ in reads_of(part.scope.body, [operand]):
             at = positions(placed.part.scope, index)
             here: list[int | None] = []
             for k, number in enumerate(placed.outer):
                 place = _plain(at[placed.part.scope.iters[number]], ranges)
-                match = None if place is None else numbers.get(place)
+                match = numbers.get(place) if place else None
                 here.append(match if match is not None and extents[match] == stage.extents[k] else None)
             found = here if found is None else [a if a == b else None for a, b in zip(found, here, strict=True)]
     if found is None:
@@ -267,7 +267,7 @@ def positions_in(
             for it, extent in each.ranges:
                 size = poly(extent)
                 var = Var(f"{it.name}/{len(ranges.extents)}")
-                if size is not None:
+                if size:
                     ranges.extents[var] = size
                 inner[it] = of(var)
                 times *= 16 if size is None or size.number is None else max(size.number, 1)
@@ -275,12 +275,12 @@ def positions_in(
                 yield from positions_in(child, inner, ranges, address, times)
             continue
         if isinstance(each, Read):
-            index = [part for one in each.index if (part := poly(one)) is not None]
+            index = [part for one in each.index if (part := poly(one))]
             if len(index) == len(each.index):
                 found = address(each, index)
-                if found is not None:
+                if found:
                     yield found, True, times
-                if each.other is not None:
+                if each.other:
                     stack.append((each.other, times))
                     # its bounds are compared
                     yield from ((part, False, times) for part in index)
@@ -291,12 +291,12 @@ def positions_in(
             and all(arg.integral for arg in each.args)
         ):
             a, b = (poly(arg) for arg in each.args)
-            if a is not None and b is not None:
+            if a and b:
                 yield a - b, False, times
                 continue
         elif each.integral:
             found = poly(each)
-            if found is not None:
+            if found:
                 yield found, False, times
                 continue
         stack.extend((child, times) for child in each.children)

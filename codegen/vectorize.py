@@ -130,11 +130,11 @@ class StageLayout:
         width = float(self.variant.width)
         inner_lane: Var | None = lane
         part = placed.part
-        if lane is None and placed.inner:
+        if not lane and placed.inner:
             inner_lane = Var(f"inner{placed.inner[-1]}")
         used = 1.0
-        extent = None if inner_lane is None else ranges.extents.get(inner_lane)
-        if inner_lane is not None and extent is None:
+        extent = ranges.extents.get(inner_lane) if inner_lane else None
+        if inner_lane and not extent:
             extent = sizes(part)[placed.inner[-1]]
         if extent is not None and extent.number is not None:
             used = max(extent.number, 1) / (-(-max(extent.number, 1) // width) * width)
@@ -144,12 +144,12 @@ class StageLayout:
             if not element:
                 continue
             best = self._beside(placed, value, times, lane, inner_lane)
-            if best is None:
+            if not best:
                 total += times
                 continue
             step = self.stride_of(value, best)
             flat = step is not None and step.number in {0, 1}
-            if lane is None and best is not inner_lane:
+            if not lane and best is not inner_lane:
                 size = ranges.extents.get(best)
                 short = size is not None and size.number is not None and size.number < width
                 gain = 1.0 if short else width
@@ -158,7 +158,7 @@ class StageLayout:
         operations = sum(1 for node in walk(part.scope.body) if isinstance(node, Apply) and not node.integral)
         vector = lane is not None or bool(placed.inner)
         total += operations * volume / (gain if vector else 2.0 if part.scope.body.binds else 1.0)
-        if lane is None:
+        if not lane:
             # the lanes of a reduction are joined; one that needs no inner position is computed once a row
             own = {part.scope.iters[k] for k in placed.inner}
             total += sum(
@@ -169,7 +169,7 @@ class StageLayout:
     @staticmethod
     def _beside(placed: PlacedInStage, value: Poly, times: float, lane: Var | None, inner: Var | None) -> Var | None:
         """The loop that a position's neighbouring lanes are along."""
-        if lane is None and times > 1 and not placed.inner:
+        if not lane and times > 1 and not placed.inner:
             # a reduction has lanes of its own: its last iterator
             loops = [atom for atom in value.deep if isinstance(atom, Var) and "/" in atom.name]
             return max(loops, key=lambda var: int(var.name.split("/")[1]), default=None)
@@ -184,12 +184,12 @@ class StageLayout:
         own = None if lane is None else vars[lane]
         every = total = 0.0
         for placed in self.stage.placed:
-            inner = Var(f"inner{placed.inner[-1]}") if own is None and placed.inner else own
+            inner = Var(f"inner{placed.inner[-1]}") if not own and placed.inner else own
             for value, element, times in self.positions(placed, at, ranges):
                 beside = self._beside(placed, value, times, own, inner) if element else None
-                step = None if beside is None else self.stride_of(value, beside)
+                step = self.stride_of(value, beside) if beside else None
                 if element:
-                    known = 0 if beside is None else most if step is None else step.number
+                    known = 0 if not beside else step.number if step else most
                     every += times
                     total += times * min(most, max(1, abs(most if known is None else int(known))))
         return total / every if every else 1.0
@@ -226,7 +226,7 @@ class StageLayout:
         total = 0.0
         for placed in self.stage.placed:
             first = next((node for node in walk(placed.part.scope.body) if isinstance(node, Reduce)), None)
-            steps = 1.0 if first is None else max(1.0, count(first.extents))
+            steps = max(1.0, count(first.extents)) if first else 1.0
             # a piece of a long reduction is a task
             total += GRAIN if placed.part.alone else placed.volume(64) * steps
         return total

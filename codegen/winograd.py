@@ -126,7 +126,7 @@ def _needed(parts: Sequence[Part], first: Sequence[Part], outputs: Sequence[Valu
 
     def take(value: Value) -> None:
         part = values.get(value)
-        if part is not None and value not in done:
+        if part and value not in done:
             for arg in part.args:
                 take(arg)
             done[value] = part
@@ -154,13 +154,13 @@ class _Chain:
 def _chains(part: Part, by_value: dict[Value, Part]) -> Iterator[_Chain]:
     for node in outermost(part.scope.body):
         taken = _table_sum(node)
-        if taken is None:
+        if not taken:
             continue
         product = by_value.get(part.args[taken.operand])
-        if product is None or len(list(reads_of(part.scope.body, [taken.operand]))) != 1:
+        if not product or len(list(reads_of(part.scope.body, [taken.operand]))) != 1:
             continue
         body = product.scope.body
-        if not isinstance(body, Reduce) or body.kind != "sum" or body.where is not None or len(body.iters) != 1:
+        if not isinstance(body, Reduce) or body.kind != "sum" or body.where or len(body.iters) != 1:
             continue
         sides = factors_of(body)
         if len(sides) != 2 or not all(isinstance(each, Read) and _plain(each) for each in sides):
@@ -168,15 +168,15 @@ def _chains(part: Part, by_value: dict[Value, Part]) -> Iterator[_Chain]:
         for weights, moved in (sides, sides[::-1]):
             assert isinstance(weights, Read) and isinstance(moved, Read)
             operand = by_value.get(product.args[moved.operand])
-            if operand is None or product.args[weights.operand] == operand.value:
+            if not operand or product.args[weights.operand] == operand.value:
                 continue
-            if isinstance(operand.scope.body, Reduce) and _table_sum(operand.scope.body) is not None:
+            if isinstance(operand.scope.body, Reduce) and _table_sum(operand.scope.body):
                 yield _Chain(node, taken, product, operand, weights, moved)
 
 
 def _table_sum(node: Reduce) -> Read | None:
     """The element read in a sum of products of tables and one element; None where a node is no such sum."""
-    if node.kind != "sum" or node.where is not None or not all(isinstance(extent, Num) for extent in node.extents):
+    if node.kind != "sum" or node.where or not all(isinstance(extent, Num) for extent in node.extents):
         return None
     factors = factors_of(node)
     reads = [each for each in factors if isinstance(each, Read)]
@@ -215,7 +215,7 @@ def _whole(
     (column,) = columns
     # the operand, in the iterators of the product
     taken = _table_sum(inner)
-    assert taken is not None
+    assert taken
     here: dict[Iter, Scalar] = dict(zip(operand.scope.iters, chain.moved.index, strict=True))
     here |= {it: it for it in inner.iters}
     places = _places([substitute(one, here) for one in taken.index], (*rows, *inner.iters), channel)

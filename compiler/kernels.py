@@ -188,7 +188,7 @@ def known(model: Model, folder: str | Path | None = None, processor: Processor |
 def _known(file: Said, folder: str | Path | None, processor: Processor | None) -> Kernels | None:
     if not file.functions:
         return NONE
-    return next((found for entry in _entries(file, folder, processor) if (found := _read(entry)) is not None), None)
+    return next((found for entry in _entries(file, folder, processor) if (found := _read(entry))), None)
 
 
 def _read(entry: Path) -> Kernels | None:
@@ -205,7 +205,7 @@ def _read(entry: Path) -> Kernels | None:
     except (ValueError, KeyError, TypeError):
         return None
     whole = opened(library, any_machine=True)
-    if whole is None or not set(names) <= set(whole.kernels):
+    if not whole or not set(names) <= set(whole.kernels):
         return None
     return Kernels(library, names, missing)
 
@@ -226,7 +226,7 @@ def prepared(
 
     file = said(model)
     found = _known(file, folder, processor)
-    if found is not None:
+    if found:
         return found
     given = {name: text for name, text in (texts or {}).items() if name in file.functions}
     named, missing = _all_generated(file, given, processor)
@@ -317,7 +317,7 @@ def _group(file: Said, name: str, function: FunctionProto) -> Graph | Missing:
     if name_of(function, types) != name:
         return Missing(name, WhyMissing.NAME)
     group = group_of(standard(), function, types, definition) if len(function.node) <= NODES else None
-    return Missing(name, WhyMissing.FUNCTION) if group is None else group
+    return group or Missing(name, WhyMissing.FUNCTION)
 
 
 def _generated(file: Said, name: str, function: FunctionProto, processor: Processor | None) -> KernelText | Missing:
@@ -360,10 +360,10 @@ def _own(rules: Rules, group: Graph, variant: str, processor: Processor | None =
     rounded = [(graph, replace(one, contract=False)) for graph, one in every]
     others = (generate(rules, graph, one) for graph, one in (*every[1:], *rounded))
     found = next((text for text in others if text.name == variant), None)
-    if found is None and form:
+    if not found and form:
         # the file was written on another processor
         found = next((generate(rules, graph, one) for graph, one in every if one.form == form), None)
-    if found is None and every[0][1].form:
+    if not found and every[0][1].form:
         raise NotGenerated(Reason.FORM, f"no variant is {variant} any more")
     return found or first
 
@@ -401,10 +401,10 @@ def _remember(file: Said, folder: str | Path | None, processor: Processor | None
     if any(not one.lasting for one in found.missing):
         return found
     entry = _entries(file, folder, processor)[0]
-    if found.library is not None:
+    if found.library:
         entry = found.library.with_name(entry.name)
     says = {
-        "library": None if found.library is None else found.library.name, "names": found.names,
+        "library": found.library.name if found.library else None, "names": found.names,
         "missing": [[one.name, one.why.name, one.detail] for one in found.missing],
     }  # fmt: skip
     Store(entry.parent).put_json(entry.name, says)

@@ -73,11 +73,11 @@ def session(
     found = register(given, data, build=build, isa=isa)
     try:
         try:
-            if found.library is None:
+            if not found.library:
                 return ort.InferenceSession(data, given, providers=["CPUExecutionProvider"])
             return _with_bodies()(data, given, made)
         except Exception:
-            if found.library is None:
+            if not found.library:
                 raise
             plain = ort.InferenceSession(data, made(), providers=["CPUExecutionProvider"])
             _warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them")
@@ -176,7 +176,7 @@ def register(
     if library is not None:
         path = Path(library)
         whole = opened(path, given=True)
-        if whole is None:
+        if not whole:
             _warn(f"{path} is no library of kernels for this machine; the model runs without it")
             return NONE
         found = Kernels(path.resolve(), whole.kernels)
@@ -188,7 +188,7 @@ def register(
     if found.missing:
         count = f"{len(found.missing)} of {len(found.missing) + len(found.names)} kernels"
         _warn(f"{count} of the model run as plain nodes: {found.missing[0]}")
-    if not registered(options, found, library is not None) and found.library is not None:
+    if not registered(options, found, library is not None) and found.library:
         _warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them")
         return NONE
     return found

@@ -51,7 +51,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> RuleFile |
             return None
         try:
             with file_path.open(encoding="utf-8", errors="replace") as file:
-                if _HEADER.match(file.read(HEAD)) is None:
+                if not _HEADER.match(file.read(HEAD)):
                     return None
         except OSError:
             return None
@@ -111,7 +111,7 @@ class RuleFile(pytest.File):
 
     def proofs(self) -> Verification:
         """The verdicts of all rules and laws of the file that are among the items of this run: one prover for all of them."""
-        if self._proofs is None:
+        if not self._proofs:
             from dslc.checking.verification import Verification
 
             wanted = [item.rule for item in self.session.items if isinstance(item, RuleProof) and item.parent is self]

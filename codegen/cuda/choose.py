@@ -48,7 +48,7 @@ def occupancy(launch: CudaLaunch, hardware: Hardware, usage: Usage | None = None
     )
     if shared:
         blocks = min(blocks, hardware.shared // (shared + 1024))
-    if usage is not None:
+    if usage:
         # registers go to warps in pieces of 256
         warp = -(-usage.registers * 32 // 256) * 256
         blocks = min(blocks, hardware.registers // (warp * -(-threads // 32)))

@@ -33,7 +33,7 @@ class CudaEmitter(Emitter):
         return f"k_at({tensor.pointer}, {self.text(address)})"
 
     def store(self, tensor: TensorPlace, address: Poly, value: Val) -> None:
-        if self.team == 1 or self.apart or (self.lane is not None and self.varies(self.thawed(address))):
+        if self.team == 1 or self.apart or (self.lane and self.varies(self.thawed(address))):
             super().store(tensor, address, value)
             return
         assert not value.lanes
@@ -47,7 +47,7 @@ class CudaEmitter(Emitter):
 
     def loops_of(self, node: Reduce, env: Env) -> tuple[list[Var], list[Poly], dict[Iter, Poly]]:
         """Loops over neighbouring iterators are one where every position stays linear: its steps are spread evenly then."""
-        if self.team == 1 or self.apart or self.lane is not None or ragged(node, node.iters) or len(node.iters) < 2:
+        if self.team == 1 or self.apart or self.lane or ragged(node, node.iters) or len(node.iters) < 2:
             return super().loops_of(node, env)
         extents = [self.poly(extent, env) for extent in node.extents]
 
@@ -56,7 +56,7 @@ class CudaEmitter(Emitter):
             ranges.extents = self.ranges.extents | ranges.extents
             addresses = positions_in(node.body, iters, ranges, lambda read, index: self._address(env, read, index))
             found = [value for value, _, _ in addresses]
-            if node.where is not None:
+            if node.where:
                 found.extend(value for value, _, _ in positions_in(node.where, iters, ranges, lambda read, index: None))
             return found
 

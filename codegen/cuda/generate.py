@@ -67,12 +67,12 @@ class _Kernels:
 
     def _products(self, parts: Parts) -> Parts:
         """Products are launches of their own."""
-        if self.variant.tile is None:
+        if not self.variant.tile:
             return parts
         out = []
         for part in parts.parts:
             found = None if part.alone else product_of(part)
-            if found is not None and (fits(part, found, self.variant.tile) or self._units(part, found)):
+            if found and (fits(part, found, self.variant.tile) or self._units(part, found)):
                 self.products[part.value] = found
                 part = replace(part, alone=True)
             out.append(part)
@@ -106,7 +106,7 @@ class _Kernels:
     def _written(self, stage: Stage, memory: GroupMemory) -> LaunchCode:
         """One launch, in the form that fits."""
         found = self.products.get(stage.placed[0].part.value)
-        if found is not None:
+        if found:
             form = UnitStage if self._units(stage.placed[0].part, found) else ProductStage
             return form(stage, memory, self.variant, self.room, found).launch()
         kind = TurnedStage if self.variant.turn else CudaStage
@@ -147,10 +147,10 @@ class _Kernels:
             # operations, roughly: every function once per step of the longest reduction
             work = plus(work, times(steps[part.value], max(1, sum(1 for _ in nodes))))
             whole = times(steps[part.value], sum(each.type.dtype.bytes for each in part.args if each not in kept))
-            if code.form in {"units", "products"} and tile is not None:
+            if code.form in {"units", "products"} and tile:
                 # an element is read once for all results along the other side of a tile
                 whole = above(whole, min(tile.rows, tile.columns))
-            if code.form == "products" and tile is not None:
+            if code.form == "products" and tile:
                 # operands come from shared memory once for all results of a thread along the other side
                 work = above(times(work, tile.down * tile.right + tile.down + tile.right), tile.down * tile.right)
             asked = plus(asked, whole)

@@ -136,7 +136,7 @@ def build(
     Raises:
         NotBuilt: there is no compiler, or it refuses the text.
     """
-    home = Path(tempfile.mkdtemp(prefix="dslc-cuda-")) if folder is None else folder
+    home = folder or Path(tempfile.mkdtemp(prefix="dslc-cuda-"))
     home.mkdir(parents=True, exist_ok=True)
     file, program = home / "host.cpp", home / "host"
     file.write_text(source(texts), encoding="utf-8")

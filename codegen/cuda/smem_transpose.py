@@ -41,14 +41,14 @@ class TurnedStage(CudaStage):
     def __init__(self, stage: Stage, memory: GroupMemory, variant: CudaVariant, room: Room) -> None:
         super().__init__(stage, memory, variant, room)
         self.turn = self._turn()
-        if self.turn is not None:
+        if self.turn:
             self.team = self.threads = THREADS
             self.emitter = CudaEmitter(room.names, 1, 1)
 
     def launch(self) -> LaunchCode:
         """As squares; in the usual form where nothing is to be turned."""
         turn, emitter = self.turn, self.emitter
-        if turn is None:
+        if not turn:
             return super().launch()
         vars = [emitter.variable("o", extent) for extent in self.extents]
         squares = {turn.below: Var(emitter.name("o")), turn.beside: Var(emitter.name("o"))}
@@ -120,7 +120,7 @@ class TurnedStage(CudaStage):
     def _along(address: Poly | None, vars: list[Var]) -> int | None:
         """The loop along which elements are neighbours."""
         for k, var in enumerate(vars):
-            step = None if address is None else address.coefficient(var)
+            step = address.coefficient(var) if address else None
             if step is not None and step.number == 1:
                 return k
         return None

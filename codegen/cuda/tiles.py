@@ -51,7 +51,7 @@ def product_of(part: Part) -> Product | None:
     """Plan a part as tiles; None where it has nothing to share."""
     scope = part.scope
     node = _only_reduction(scope.body)
-    if node is None or any(extent.free for extent in node.extents):
+    if not node or any(extent.free for extent in node.extents):
         return None
     reads = [each for each in walk(node.body) if isinstance(each, Read)]
     if node.where is not None:
@@ -150,7 +150,7 @@ class ProductStage(CudaStage):
 
     def sides(self) -> Tile:
         """The sides of a tile, and what one thread has of it."""
-        assert self.cuda.tile is not None
+        assert self.cuda.tile
         return self.cuda.tile
 
     def launch(self) -> LaunchCode:
@@ -340,7 +340,7 @@ class ProductStage(CudaStage):
     def _let(self, name: str, text: str, extent: Poly | None = None) -> Var:
         """A position that is computed here."""
         var = Var(self.emitter.define("int64_t", name, text))
-        if extent is not None:
+        if extent:
             self.emitter.ranges.extents[var] = extent
         return var
 
@@ -351,11 +351,11 @@ class ProductStage(CudaStage):
         iters: dict[Iter, Poly] = {it: const(0) for it in (*part.scope.iters, *node.iters)}
         iters.update(self.batch)
         for side, var, plus in ((self.found.down, down, by), (self.found.right, right, 0)):
-            if var is not None:
+            if var:
                 found = split_up(var, [extents[k] for k in side], ranges)
                 moved = [replaced(place, {var: of(var) + plus}, ranges) for place in found] if plus else found
                 iters.update(zip((part.scope.iters[k] for k in side), moved, strict=True))
-        if step is not None:
+        if step:
             lengths = [of_scalar(extent, lambda each: None, ranges) for extent in node.extents]
             iters.update(zip(node.iters, split_up(step, lengths, ranges), strict=True))
         tensors = {}

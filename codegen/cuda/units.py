@@ -32,12 +32,7 @@ def takes(part: Part, found: Product, units: Units) -> bool:
     """Return whether tensor cores compute a product: plain sums of products of two elements, of a type that they have."""
     node = found.node
     sides = [side[0] for side in found.shared if len(side) == 1]
-    if (
-        node.kind != "sum"
-        or node.where is not None
-        or len(sides) != 2
-        or not all(isinstance(one, Read) for one in sides)
-    ):
+    if node.kind != "sum" or node.where or len(sides) != 2 or not all(isinstance(one, Read) for one in sides):
         return False
     body = node.body
     if not (isinstance(body, Apply) and body.name == "*" and set(body.args) == set(sides)):
@@ -68,7 +63,7 @@ class UnitStage(ProductStage):
 
     @property
     def units(self) -> Units:
-        assert self.cuda.units is not None
+        assert self.cuda.units
         return self.cuda.units
 
     def sides(self) -> Tile:

@@ -73,21 +73,21 @@ class BackgroundCompiler:
         """Leaves the processors to what is measured inside."""
         with self._lock:
             self._halts += 1
-            if self._running is not None:
+            if self._running:
                 self._running.halt()
         try:
             yield
         finally:
             with self._lock:
                 self._halts -= 1
-                if self._running is not None and not self._halts:
+                if self._running and not self._halts:
                     self._running.go_on()
 
     def close(self) -> None:
         """Ends the compiler that runs; what was added later is not compiled."""
         with self._lock:
             self._closed = True
-            if self._running is not None:
+            if self._running:
                 self._running.kill()
         self._texts.put(None)
         if self._thread is not None:
@@ -99,7 +99,7 @@ class BackgroundCompiler:
             used = _Told(found.command, found.version, found.processor, self._started)
             place = library_folder(self._folder)
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            while is_private(place) and (text := self._texts.get()) is not None and not self._closed:
+            while is_private(place) and (text := self._texts.get()) and not self._closed:
                 with tempfile.TemporaryDirectory(prefix="building-", dir=place) as temporary:
                     object_kept(used, text, place, Path(temporary))
                 with self._lock:

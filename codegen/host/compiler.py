@@ -68,7 +68,7 @@ class Compiler:
         level = LEVELS.get(self.processor.level)
         # clang's `native` of Arm is a processor, not an architecture
         name = "-mcpu" if self.processor.native and self.processor.architecture == "aarch64" else "-march"
-        return (*FLAGS, f"{name}={self.processor.isa}", *(level.flags if level is not None else ()))
+        return (*FLAGS, f"{name}={self.processor.isa}", *(level.flags if level else ()))
 
     def call(self, source: Path, target: Path, *more: str) -> tuple[str, ...]:
         """The command that compiles a file to a shared library, of what else is said; to an object with `-c`."""

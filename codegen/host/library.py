@@ -118,7 +118,7 @@ def build(
     name = f"{_digest(used, source(named))}{SUFFIX}"
     for place in library_folders(folder):
         found = opened(place / name, any_machine=True)
-        if found is not None and not any(failure.hurried for failure in found.failed):
+        if found and not any(failure.hurried for failure in found.failed):
             return Library(place / name, {op: named[op] for op in found.kernels}, found.failed)
     for place in library_folders(folder):
         try:

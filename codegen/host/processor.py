@@ -174,7 +174,7 @@ def foreign(of: Processor | Level) -> bool:
 def of_level(name: str) -> Processor:
     """Any processor of a level; caches and threads are those at hand. Raises DslcError E0906."""
     level = LEVELS.get(name)
-    if level is None:
+    if not level:
         raise error("E0906", f"{name!r} is no level of instructions", hint=f"one of {', '.join(NAMES)}")
     identity = _digest(platform.system(), level.architecture, name)
     return Processor(
