@@ -26,13 +26,14 @@ from benchmarks.zoo import build
 from dslc.egraph.extract.incremental import IncrementalExtraction
 from dslc.egraph.graph import EGraph
 from dslc.egraph.incremental_matches import IncrementalMatches
-from dslc.egraph.rewrite import Caps, apply_matches, step
+from dslc.egraph.rewrite import Caps, apply_matches
 from dslc.egraph.view import View
 from dslc.ir.graph import Call, Graph, Node, Value, input_value, replace
 from dslc.match import CompiledRule, find_matches
 from dslc.onnx.importer import import_model
 from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import Rules, load_many
+from tests.egraph.steps import step
 
 RULES = Path(__file__).with_name("egraph.rules")
 #: steps of a random walk

@@ -16,10 +16,10 @@ from math import gcd
 from dslc.codegen.arithmetic import count, over, plus, rest, times
 from dslc.codegen.functions import computed
 from dslc.codegen.group import Part
-from dslc.codegen.split_reductions import Values, by_part, factors_of, outermost, part_of
+from dslc.codegen.split_reductions import by_part, factors_of, outermost, part_of
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import Scope, Value, scope_value
+from dslc.ir.graph import Scope, Value, Values, scope_value
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -169,7 +169,7 @@ class _Side:
         return tuple(self.read.index[axis] for axis in self.axes)
 
 
-def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, Scalar] | None:
+def _window(node: Reduce, scope: Scope, args: Values) -> tuple[Part, Scalar] | None:
     """The product as a part, and the sum that reads it as the next argument."""
     if node.kind != "sum" or any(extent.free for extent in node.extents):
         return None

@@ -17,7 +17,7 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, nodes_of, scope_value
+from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, Values, nodes_of, scope_value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, as_scalar, num, read, table, walk
 from dslc.ir.scopes import converted, inline, inside, substitute
 from dslc.records import record
@@ -43,7 +43,7 @@ class Part:
 
     value: Value
     scope: Scope
-    args: tuple[Value, ...]
+    args: Values
     #: whether it has a stage of its own, for the sake of its tasks
     alone: bool = False
 
@@ -60,9 +60,9 @@ class Part:
 class Parts:
     """A group in the order of computation. `outputs`: where each output is: a part, or an input that is handed on."""
 
-    inputs: tuple[Value, ...]
+    inputs: Values
     parts: tuple[Part, ...]
-    outputs: tuple[Value, ...]
+    outputs: Values
 
 
 def parts_of(rules: Rules, group: Graph, read_outputs: bool = False, keep: bool = False) -> Parts:
@@ -172,7 +172,7 @@ def _fused(
     return value
 
 
-def _tidy(scope: Scope, args: tuple[Value, ...], node: ScopeNode) -> Value:
+def _tidy(scope: Scope, args: Values, node: ScopeNode) -> Value:
     used = sorted({each.operand for each in walk(scope.body) if isinstance(each, Read)})
     numbers = {old: new for new, old in enumerate(used)}
     body = substitute(scope.body, {}, 0, lambda each, index, other, depth: read(numbers[each.operand], index, other))

@@ -14,9 +14,9 @@ from dslc.codegen.arithmetic import USUAL, plus, times
 from dslc.codegen.factoring import apart, factor_of
 from dslc.codegen.functions import computed
 from dslc.codegen.group import Part
-from dslc.codegen.split_reductions import Values, by_part, factors_of, outermost, part_of
+from dslc.codegen.split_reductions import by_part, factors_of, outermost, part_of
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Scope, Value, scope_value
+from dslc.ir.graph import Scope, Values, scope_value
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -60,7 +60,7 @@ def padded(part: Part, args: Values) -> list[Part]:
     return [*copies, part_of(scope_of(split), split.node.args, part.alone)]
 
 
-def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, ...]) -> tuple[Part, Scalar] | None:
+def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: Values) -> tuple[Part, Scalar] | None:
     """A copy of what is read, and the read of it as the next argument."""
     shape = args[each.operand].type.shape
     extents: dict[Iter, Scalar] = {it: as_scalar(size) for it, size in sizes.items()}

@@ -13,10 +13,10 @@ from dataclasses import replace
 from dslc.codegen.arithmetic import ceiling, count, over, plus, rest, times
 from dslc.codegen.functions import computed
 from dslc.codegen.group import Part
-from dslc.codegen.split_reductions import Values, by_part, factors_of, outermost, part_of
+from dslc.codegen.split_reductions import by_part, factors_of, outermost, part_of
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import Scope, Value
+from dslc.ir.graph import Scope, Values
 from dslc.ir.scalar import (
     Iter,
     Reduce,
@@ -87,7 +87,7 @@ def is_product(scope: Scope) -> bool:
     return next(packed_factors(scope), None) is not None
 
 
-def _panel(found: Packed, scope: Scope, args: tuple[Value, ...], width: int) -> tuple[Part, Scalar]:
+def _panel(found: Packed, scope: Scope, args: Values, width: int) -> tuple[Part, Scalar]:
     """The part of a factor, and the body that reads it as the next argument."""
     sizes: dict[Iter, Dim] = dict(scope.ranges)
     sizes.update(found.node.ranges)

@@ -12,7 +12,7 @@ from dslc.codegen.functions import computed
 from dslc.codegen.group import Part, Parts
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import Scope, Value, product, scope_value
+from dslc.ir.graph import Scope, Value, Values, product, scope_value
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -32,7 +32,6 @@ from dslc.ir.scopes import substitute
 from dslc.records import record
 
 P = ParamSpec("P")
-Values = tuple[Value, ...]
 
 
 def by_part(change: Callable[Concatenate[Part, Values, P], list[Part]]) -> Callable[Concatenate[Parts, P], Parts]:
@@ -77,7 +76,7 @@ def separated(part: Part, args: Values, cutting: Cutting | None = None) -> list[
 class _Taken:
     """One part, and what is taken out of it."""
 
-    def __init__(self, scope: Scope, args: tuple[Value, ...], cutting: Cutting) -> None:
+    def __init__(self, scope: Scope, args: Values, cutting: Cutting) -> None:
         self.cutting = cutting
         self.scope, self.args, self.body = scope, args, scope.body
         self.parts: list[Part] = []
@@ -172,7 +171,7 @@ class _Taken:
         return computed(found)
 
 
-def part_of(scope: Scope, args: tuple[Value, ...], alone: bool = False) -> Part:
+def part_of(scope: Scope, args: Values, alone: bool = False) -> Part:
     """A part that reads each argument under one number, and none that it does not read."""
     order: dict[Value, int] = {}
 

@@ -15,7 +15,7 @@ import numpy as np
 from dslc.analysis.numeric import DataDependent, interval, vector
 from dslc.analysis.reads import accesses, intervals
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Constant, Scope, ScopeNode, Value, nodes_of
+from dslc.ir.graph import Constant, Scope, ScopeNode, Values, nodes_of
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 
 MOST_POINTS = 1 << 22  #: positions that are counted one by one
@@ -55,18 +55,18 @@ def scope_flops(scope: Scope, operands: Sequence[TensorType]) -> int:
     return round(_flops(scope.body, {}, positions) * scope.type.elements)
 
 
-def graph_counts(outputs: tuple[Value, ...]) -> WorkCounts:
+def graph_counts(outputs: Values) -> WorkCounts:
     """The sum over the scopes of an expanded graph; what only constants need is computed once, and does not count."""
     return sum((scope_counts(node.scope, [arg.type for arg in node.args]) for node in _counted(outputs)), NOTHING)
 
 
-def _counted(outputs: tuple[Value, ...]) -> Iterator[ScopeNode]:
+def _counted(outputs: Values) -> Iterator[ScopeNode]:
     for node in nodes_of(outputs):
         if isinstance(node, ScopeNode) and (not node.constant or isinstance(node, Constant) or not node.args):
             yield node
 
 
-def known_flops(outputs: tuple[Value, ...]) -> float | None:
+def known_flops(outputs: Values) -> float | None:
     """Operations of an expanded graph; None where its sizes are not known."""
     try:
         return sum(scope_flops(node.scope, [arg.type for arg in node.args]) for node in _counted(outputs))

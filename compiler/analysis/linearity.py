@@ -11,7 +11,7 @@ from enum import IntEnum
 from itertools import combinations
 
 from dslc.ir.constants import number_of
-from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, nodes_of, rebuild
+from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, Values, nodes_of, rebuild
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 
 MOST_INPUTS = 10  #: inputs of which every set is tried
@@ -85,7 +85,7 @@ def _apply(node: Apply, parts: list[Degree], integers: bool) -> Degree:
     return Degree.CONSTANT if all(part <= Degree.CONSTANT for part in parts) else Degree.OTHER
 
 
-def degrees(outputs: tuple[Value, ...], linear: frozenset[Value]) -> tuple[Degree, ...]:
+def degrees(outputs: Values, linear: frozenset[Value]) -> tuple[Degree, ...]:
     """The degree of each output in the inputs `linear`. The graph is expanded: no calls (`dslc.semantics.elaborate.expand`)."""
     return rebuild(outputs, _node_degrees, dict.fromkeys(linear, Degree.LINEAR))
 
@@ -101,7 +101,7 @@ def _node_degrees(node: Node, args: tuple[Degree, ...]) -> list[Degree]:
     return [Degree.CONSTANT if all(arg <= Degree.CONSTANT for arg in args) else Degree.OTHER] * len(node.types)
 
 
-def linear_classes(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> tuple[frozenset[Value], ...]:
+def linear_classes(inputs: Values, outputs: Values) -> tuple[frozenset[Value], ...]:
     """All maximal linear classes of an expanded graph, small ones first. Every output must be linear (or zero) in the class."""
     reached = set(nodes_of(outputs))
     used = [value for value in inputs if value.node in reached]
@@ -118,7 +118,7 @@ def linear_classes(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> tup
     return tuple(sorted(found, key=lambda group: (len(group), [inputs.index(v) for v in inputs if v in group])))
 
 
-def is_linear(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> bool:
+def is_linear(inputs: Values, outputs: Values) -> bool:
     """Return whether the outputs are linear in each input, by itself or jointly with others of them.
 
     A product is linear in each of its factors, a sum in its terms together. What else is read is held fixed. This is the meaning of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, nodes_of
+from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Values, nodes_of
 from dslc.ir.scalar import Iter, Num, Read, Scalar, walk
 
 
@@ -35,7 +35,7 @@ def _placed(node: Scalar) -> bool:
     return isinstance(node, Iter) or any(map(_placed, node.children))
 
 
-def is_pointwise(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> bool:
+def is_pointwise(inputs: Values, outputs: Values) -> bool:
     """For an expanded graph (scopes, constants and inputs only) at given shapes; compositions are seen through."""
     if not inputs:
         return False

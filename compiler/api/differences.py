@@ -13,7 +13,7 @@ from dslc.api.models import attribute_value, libraries_of, names_of, seconds_of,
 from dslc.errors import DslcError, SourceText, Span, error
 from dslc.inspection.lookup import find_rule
 from dslc.interpret.instantiate import Instance, Rejected
-from dslc.ir.graph import Value, input_value, nodes_of, replace
+from dslc.ir.graph import Value, Values, input_value, nodes_of, replace
 from dslc.ir.scalar import Scalar, dimension, num, rebuild
 from dslc.ir.sizes import with_sizes
 from dslc.prove.partial.difference import Difference, difference, equal_everywhere, parametric
@@ -217,15 +217,15 @@ def diff(
 
 def _calls(
     programs: Sequence[str], libraries: Sequence[str], sizes: Mapping[str, int], nodes: Sequence[str]
-) -> tuple[Rules, tuple[Value, ...], tuple[Value, ...]]:
+) -> tuple[Rules, Values, Values]:
     """Two calls over common tensors."""
     rules = load_many(["std", *libraries, *dict.fromkeys(file for call in programs for file in file_of_call(call))])
     left = list(nodes)
     named = [(call, left.pop(0) if left and Path(call).suffix == ".onnx" else None) for call in programs]
 
-    def read(calls: Sequence[tuple[str, str | None]]) -> list[tuple[Value, ...]]:
+    def read(calls: Sequence[tuple[str, str | None]]) -> list[Values]:
         known: dict[str, Any] = {}
-        found: list[tuple[Value, ...]] = []
+        found: list[Values] = []
         for call, node in calls:
             called = called_as(rules, call, node, sizes, known, several=True)
             for name, value in zip(called.names, called.graph.inputs, strict=True):

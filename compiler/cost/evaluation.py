@@ -17,7 +17,7 @@ from dslc.cost.machine import farthest_cache
 from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.samples import Samples
 from dslc.cost.timer import GroupTimer
-from dslc.ir.graph import Call, Graph, Input, Node, Value
+from dslc.ir.graph import Call, Graph, Input, Node, Value, Values
 from dslc.records import record
 from dslc.semantics.library import Rules
 
@@ -376,7 +376,7 @@ class _Change:
         self._add()
         self._remove()
 
-    def args(self, node: Node) -> tuple[Value, ...]:
+    def args(self, node: Node) -> Values:
         if node in self.added:
             return node.args
         return tuple(self._subst.get(arg, arg) for arg in node.args)

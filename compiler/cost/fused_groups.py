@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
-from dslc.ir.graph import Call, Graph, Node, Value, with_args
+from dslc.ir.graph import Call, Graph, Node, Value, Values, with_args
 from dslc.match import CompiledRule, GraphIndex, Match, compile_lowering, find_matches
 from dslc.match.pattern import Result
 from dslc.match.recipe import leaf
@@ -16,7 +16,7 @@ from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
 #: the arguments of a node (a rewrite that is only tried changes them without building new nodes)
-Arguments = Callable[[Node], tuple[Value, ...]]
+Arguments = Callable[[Node], Values]
 #: pairs of operators of which the first one reads the second one's result
 Edges = frozenset[tuple[str, str]]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dslc.cost.fused_groups import Arguments, Lowered
-from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value
+from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value, Values
 from dslc.records import record
 
 #: nodes of an operator and the pointwise ones after it that are measured together, where the operator is pointwise
@@ -27,7 +27,7 @@ class Group:
     """
 
     nodes: tuple[Node, ...]
-    args: tuple[tuple[Value, ...], ...]
+    args: tuple[Values, ...]
     fused: int = 1
 
 

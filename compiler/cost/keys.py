@@ -11,7 +11,7 @@ from dslc.cost.groups import Group, Key
 from dslc.cost.layout import GroupPair
 from dslc.cost.samples import Samples, kept_key, program
 from dslc.ir.constants import number_of
-from dslc.ir.graph import Call, Node, Value
+from dslc.ir.graph import Call, Node, Value, Values
 from dslc.ir.scalar import exactly
 
 
@@ -32,7 +32,7 @@ class Keys:
             self._local[node] = found
         return found
 
-    def _describe(self, node: Node, args: tuple[Value, ...]) -> Any:
+    def _describe(self, node: Node, args: Values) -> Any:
         what: Any = (node.op, exactly(node.attrs)) if isinstance(node, Call) else program(node)
         return (type(node).__name__, what, tuple(map(self._argument, args)), node.types)
 

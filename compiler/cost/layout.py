@@ -14,7 +14,7 @@ from math import inf
 from dslc.cost.confidence_sequence import median
 from dslc.cost.groups import Group
 from dslc.cost.measure import LEAST as MEASURE_LEAST
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, Values
 from dslc.records import record
 
 DEEPEST = 150  #: groups of a chain that keep a layout, as far as they are followed
@@ -65,8 +65,8 @@ def medians(infos: Sequence[Info]) -> Info:
 class Port:
     """A group's values from outside and its results."""
 
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    inputs: Values
+    outputs: Values
 
 
 def port_of(group: Group) -> Port:

@@ -18,6 +18,7 @@ from dslc.ir.graph import (
     Node,
     ScopeNode,
     Value,
+    Values,
     call,
     constant_value,
     input_value,
@@ -36,9 +37,9 @@ KEPT = 4096
 class Small:
     """A group on its own: what it works on, weights, and what it computes."""
 
-    inputs: tuple[Value, ...]
-    weights: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    inputs: Values
+    weights: Values
+    outputs: Values
 
 
 class Samples:
@@ -121,7 +122,7 @@ class Samples:
             new.update(zip(node.values, self._rebuilt(node, tuple(new[arg] for arg in args)), strict=True))
         return Small(tuple(inputs), tuple(weights), tuple(new[value] for value in (*group.nodes[-1].values, *shared)))
 
-    def _rebuilt(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    def _rebuilt(self, node: Node, args: Values) -> Values:
         if isinstance(node, Call):
             types = tuple(self._static_type(type) for type in node.types if type)
             attrs = tuple((name, self._static_attr(value)) for name, value in node.attrs)

@@ -12,10 +12,10 @@ from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.samples import Samples, Small, bytes_in
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Value
+from dslc.ir.graph import Values
 
 #: builds the serialized model that computes outputs from inputs (all types static); None where ONNX cannot say it
-Build = Callable[[tuple[Value, ...], tuple[Value, ...]], "bytes | None"]
+Build = Callable[[Values, Values], "bytes | None"]
 
 
 TINY = 1 << 16  #: bytes; what touches no more is measured several times at once: a run's own time would drown it

@@ -30,7 +30,7 @@ from dslc.errors import DslcError
 from dslc.fuse.kernel_checks import Drawn, drawn
 from dslc.fuse.templates import TemplatesOn, Written
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.graph import Call, Graph, Node, Value, input_value, rebuild, with_args
+from dslc.ir.graph import Call, Graph, Node, Values, input_value, rebuild, with_args
 from dslc.records import record
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
@@ -278,7 +278,7 @@ def shrunk(rules: Rules, program: Graph, most: int) -> Graph | None:
     ]
     new = {value: input_value(f"h{k}", type) for k, (value, type) in enumerate(zip(program.inputs, types, strict=True))}
 
-    def each(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    def each(node: Node, args: Values) -> Values:
         return apply(rules, node.op, args, dict(node.attrs)) if isinstance(node, Call) else with_args(node, args)
 
     with suppress(Mismatch, EvalError, DslcError, ValueError):

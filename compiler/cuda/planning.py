@@ -32,6 +32,7 @@ from dslc.ir.graph import (
     Opaque,
     Scope,
     Value,
+    Values,
     input_value,
     kernel_value,
     replace,
@@ -164,7 +165,7 @@ class _Planner:
         self.where: dict[Value, StridedView] = {}
         self.drafts: list[PlanStep] = []
         #: what parts on the CPU compute, of what, by the numbers of their steps
-        self.parts: dict[int, tuple[tuple[Value, ...], tuple[Value, ...]]] = {}
+        self.parts: dict[int, tuple[Values, Values]] = {}
         self.names_of: dict[Graph, str] = {}
         self.kernels: dict[str, str] = {}
         self.weights: dict[str, tuple[Value, StridedView]] = {}
@@ -305,7 +306,7 @@ class _Planner:
 
     # ---- the CPU ------------------------------------------------------------------------------------------------------
 
-    def _host(self, values: tuple[Value, ...], args: Sequence[Value]) -> None:
+    def _host(self, values: Values, args: Sequence[Value]) -> None:
         """A part for the CPU; together with the one before it, where nothing is between them."""
         inputs = tuple(dict.fromkeys(arg for arg in args if not arg.constant))
         outputs, writes = values, tuple(self._new(value.type, BufferPlace.SHARED) for value in values)
@@ -361,7 +362,7 @@ class _Planner:
             return scope_value(Scope(view.shape, read(0, index), view.dtype), (lies,))
         return with_args(node, tuple(self._to_plain(one) for one in node.args))[0]
 
-    def _closed(self, outputs: tuple[Value, ...]) -> Kernel:
+    def _closed(self, outputs: Values) -> Kernel:
         """Values as a kernel over what has a place already."""
         holes: dict[Value, Value] = {}
         stack, seen = list(reversed(outputs)), set[Value]()
@@ -448,7 +449,7 @@ class _Planner:
         return plain(len(self.buffers) - 1, type.dtype, type.sizes)
 
 
-def _above(outputs: tuple[Value, ...], inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+def _above(outputs: Values, inputs: Values) -> Values:
     """Values over holes in the place of others."""
     return replace(outputs, {value: input_value(f"h{k}", value.type) for k, value in enumerate(inputs)})
 

@@ -18,6 +18,7 @@ from dslc.ir.graph import (
     Scope,
     ScopeNode,
     Value,
+    Values,
     input_value,
     kernel_value,
     replace,
@@ -31,7 +32,7 @@ from dslc.semantics.library import Rules, rules_cache
 
 DEEPEST = 64  #: scopes that are put into each other at most
 
-OneScope = tuple[Scope, tuple[Value, ...]]
+OneScope = tuple[Scope, Values]
 
 
 def as_kernel(node: Node) -> Kernel:

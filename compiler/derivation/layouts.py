@@ -11,7 +11,19 @@ from itertools import product
 
 from dslc.derivation.pieces import Box, Operands, Unfit, view_of
 from dslc.derivation.programs import calls_of, elements
-from dslc.ir.graph import Call, Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
+from dslc.ir.graph import (
+    Call,
+    Node,
+    Scope,
+    ScopeNode,
+    Value,
+    Values,
+    rebuild,
+    replace,
+    scope_value,
+    topological,
+    with_args,
+)
 from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, reduce, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
 from dslc.ir.scopes import substitute
@@ -25,7 +37,7 @@ def carried(value: Value) -> Value:
     """An expression in which what was computed and then brought into another layout is computed in that one, as far as that is one."""
     carrying = _LayoutChanges()
 
-    def moved(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    def moved(node: Node, args: Values) -> Values:
         values = with_args(node, args)
         return (carrying.in_layout(values[0]),) if len(values) == 1 else values
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from dslc.derivation.pieces import Unfit
-from dslc.ir.graph import Call, Node, Value, rebuild, with_args
+from dslc.ir.graph import Call, Node, Value, Values, rebuild, with_args
 from dslc.semantics.definitions import FunctionDef, LoweringDef, OperatorDef
 from dslc.semantics.elaborate import expand_node
 from dslc.semantics.library import Rules
@@ -41,7 +41,7 @@ def lowerings_on(rules: Rules, devices: Collection[str]) -> tuple[str, ...]:
 def unlowered(rules: Rules, value: Value, names: Collection[str]) -> Value:
     """A program with what the lowerings of these names compute in the place of their calls."""
 
-    def each(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    def each(node: Node, args: Values) -> Values:
         return expand_node(rules, node, args) if isinstance(node, Call) and node.op in names else with_args(node, args)
 
     return rebuild((value,), each)[0]

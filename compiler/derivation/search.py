@@ -25,7 +25,7 @@ from dslc.derivation.programs import Price, PricedProgram, estimated, intensity,
 from dslc.derivation.solver import Miss, MissReason, Shaped, nearer, shaped
 from dslc.derivation.steps import Neighbours, Path, Steps
 from dslc.derivation.targets import instances, missed, products_of
-from dslc.ir.graph import Call, Graph, ScopeNode, Value, nodes_of, replace
+from dslc.ir.graph import Call, Graph, ScopeNode, Value, Values, nodes_of, replace
 from dslc.ir.holes import abstracted, instantiated
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, walk
 from dslc.ir.scopes import each_of
@@ -47,7 +47,7 @@ class Member:
 
     value: Value
     alone: Graph
-    args: tuple[Value, ...]
+    args: Values
 
 
 def members_of(whole: Value) -> tuple[Member, ...]:
@@ -198,7 +198,7 @@ class DerivationSearch:
         #: by their operators at their sizes
         self.programs: dict[tuple[object, ...], PricedProgram] = {}
         self.complete, self.units = True, False
-        self.seen: tuple[Value, ...] = ()
+        self.seen: Values = ()
         self.paths: dict[Value, Path] = {}
         self._ranks: dict[tuple[object, ...], tuple[float, int]] = {}
         #: what programs of one call cost, by its sizes; what is known so of a scope; and whether one product is all that is searched

@@ -16,7 +16,7 @@ from dslc.derivation.tables import TOTAL, around
 from dslc.derivation.unknowns import Unknowns, may_apply
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Scope, ScopeNode, Value, nodes_of, rebuild, replace, scope_value, with_args
+from dslc.ir.graph import Scope, ScopeNode, Value, Values, nodes_of, rebuild, replace, scope_value, with_args
 from dslc.ir.normal import Normalizer
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, as_scalar, num, read, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
@@ -224,7 +224,7 @@ def _without_units(scope: Scope) -> Scope:
     return Scope(tuple(extents), body, scope.dtype, tuple(groups) if any(count > 1 for count in groups) else None)
 
 
-def _with_numbers(body: Scalar, args: tuple[Value, ...]) -> Scalar:
+def _with_numbers(body: Scalar, args: Values) -> Scalar:
     """Whole numbers in the place of tensors that hold one everywhere, as what stands around a tensor does: `pad` of 0 is `other=0`."""
     numbers = {
         k: number for k, arg in enumerate(args) if (number := number_of(arg)) is not None and float(number).is_integer()
@@ -237,7 +237,7 @@ def _with_numbers(body: Scalar, args: tuple[Value, ...]) -> Scalar:
     return rebuild_scalar(body, leaf) if numbers else body
 
 
-def _summed_apart(scope: Scope, args: tuple[Value, ...]) -> Value:
+def _summed_apart(scope: Scope, args: Values) -> Value:
     total, outer = around(scope.body)
     if not total or not outer or not total.reads:
         return scope_value(scope, args)

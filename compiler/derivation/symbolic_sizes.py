@@ -25,6 +25,7 @@ from dslc.ir.graph import (
     Scope,
     ScopeNode,
     Value,
+    Values,
     call,
     rebuild,
     retyped,
@@ -128,7 +129,7 @@ class SizeNumbers:
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
-    def _node(self, node: Node, args: tuple[Value, ...], memo: dict[Scalar, Scalar]) -> tuple[Value, ...]:
+    def _node(self, node: Node, args: Values, memo: dict[Scalar, Scalar]) -> Values:
         types = [self._type(type) for type in node.types if type]
         if isinstance(node, Input):
             return (retyped(node, types[0]),)

@@ -14,7 +14,7 @@ from dslc.egraph.graph import EGraph, Union
 from dslc.egraph.rewrite import AppliedMatch, Built, Stated
 from dslc.ir.constants import number_of
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Constant, Input, Node, Value, nodes_of, replace, with_args
+from dslc.ir.graph import Call, Constant, Input, Node, Value, Values, nodes_of, replace, with_args
 from dslc.match.associative import build, unwrap
 from dslc.match.pattern import Result
 from dslc.semantics.nary import nested_in
@@ -165,7 +165,7 @@ def _is_class(value: Value) -> bool:
 # ---- as facts --------------------------------------------------------------------------------------------------
 
 
-def fact(applied: AppliedMatch | Stated) -> tuple[Fact, tuple[Value, ...]]:
+def fact(applied: AppliedMatch | Stated) -> tuple[Fact, Values]:
     """Return an application as two programs over holes, and the values of the holes."""
     if isinstance(applied, Stated):
         return applied.fact, applied.leaves
@@ -191,12 +191,12 @@ def fact(applied: AppliedMatch | Stated) -> tuple[Fact, tuple[Value, ...]]:
     return fact_of(applied.rule.name, old, new, leaves)
 
 
-def _left(applied: AppliedMatch) -> Callable[[int], tuple[Value, ...]]:
+def _left(applied: AppliedMatch) -> Callable[[int], Values]:
     """The results of each site of a left side, as terms over what its variables stand for."""
     state, rules = applied.state, applied.rule.rules
-    known: dict[int, tuple[Value, ...]] = {}
+    known: dict[int, Values] = {}
 
-    def results(number: int) -> tuple[Value, ...]:
+    def results(number: int) -> Values:
         if number in known:
             return known[number]
         site, node = applied.rule.left.sites[number], state.nodes[number]
@@ -222,7 +222,7 @@ def _left(applied: AppliedMatch) -> Callable[[int], tuple[Value, ...]]:
     return results
 
 
-def _values(applied: AppliedMatch, node: Call) -> tuple[Value, ...]:
+def _values(applied: AppliedMatch, node: Call) -> Values:
     """The values of the results of a matched call."""
     for number, found in applied.state.results.items():
         if applied.state.nodes[number] is node and len(found) == len(node.types):

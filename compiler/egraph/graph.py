@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from dslc.ir.graph import Constant, Graph, Input, Node, Value, rebuild, with_args
+from dslc.ir.graph import Constant, Graph, Input, Node, Value, Values, rebuild, with_args
 from dslc.ir.holes import hole
 
 
@@ -61,7 +61,7 @@ class EGraph:
         self.units: dict[int, Node] = {}
         #: every union, in order: a forest over the numbers
         self.unions: list[Union] = []
-        self.inputs: tuple[Value, ...] = ()
+        self.inputs: Values = ()
         self.roots: tuple[int, ...] = ()
 
     @classmethod
@@ -129,7 +129,7 @@ class EGraph:
         """The value that stands for a class in terms."""
         return self.values[self.find(number)]
 
-    def values_of(self, numbers: Iterable[int]) -> tuple[Value, ...]:
+    def values_of(self, numbers: Iterable[int]) -> Values:
         return tuple([self.value(number) for number in numbers])
 
     def term(self, number: int) -> Value:
@@ -166,7 +166,7 @@ class EGraph:
             return self.value(known)
         return rebuild((value,), self.node)[0]
 
-    def node(self, like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
+    def node(self, like: Node, args: Sequence[Value]) -> Values:
         """The classes of the results of a node as `like`, over arguments that are classes or terms over them."""
         return self.values_of(self.entered(like, args))
 

@@ -14,7 +14,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.graph import EGraph
 from dslc.egraph.view import OutOfTime, TooFar, View
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Node, Value, rebuild
+from dslc.ir.graph import Call, Node, Value, Values, rebuild
 from dslc.match.associative import unwrap
 from dslc.match.cases import GuardCase
 from dslc.match.index import Index
@@ -65,9 +65,9 @@ class Caps:
 class Built(NamedTuple):
     """A node of a right side: its arguments, the numbers of its results, and what stood for these then."""
 
-    args: tuple[Value, ...]
+    args: Values
     outs: tuple[int, ...]
-    values: tuple[Value, ...]
+    values: Values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,9 +81,9 @@ class AppliedMatch:
     rule: CompiledRule
     state: MatchState
     case: GuardCase
-    leaves: tuple[Value, ...]
+    leaves: Values
     number: int
-    roots: tuple[Value, ...]
+    roots: Values
     outs: Mapping[Call, tuple[int, ...]]
     built: tuple[Built, ...]
 
@@ -100,7 +100,7 @@ class Stated:
     """
 
     fact: Fact
-    leaves: tuple[Value, ...]
+    leaves: Values
     built: tuple[Built, ...]
 
     @property
@@ -178,7 +178,7 @@ def apply_matches(
 def _apply(egraph: EGraph, match: Match) -> int:
     built: list[Built] = []
 
-    def make(like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
+    def make(like: Node, args: Sequence[Value]) -> Values:
         outs, values = _entered(egraph, like, args, built)
         if like.constant and spoiled(match.rule.rules, egraph.term(outs[-1])):
             raise Refused(SPOILED)
@@ -210,9 +210,7 @@ def _apply(egraph: EGraph, match: Match) -> int:
     return sum(egraph.union(one, other, reason) for one, other in pairs)
 
 
-def _entered(
-    egraph: EGraph, like: Node, args: Sequence[Value], built: list[Built]
-) -> tuple[tuple[int, ...], tuple[Value, ...]]:
+def _entered(egraph: EGraph, like: Node, args: Sequence[Value], built: list[Built]) -> tuple[tuple[int, ...], Values]:
     """Add a node, note it, and return the numbers of its results and what stands for them."""
     outs = egraph.entered(like, args)
     values = egraph.values_of(outs)
@@ -221,10 +219,10 @@ def _entered(
     return outs, values
 
 
-def placed(egraph: EGraph, values: Sequence[Value]) -> tuple[Value, ...]:
+def placed(egraph: EGraph, values: Sequence[Value]) -> Values:
     """The classes of terms over the inputs of the graph that an e-graph was made of; what is not there is added."""
 
-    def make(like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
+    def make(like: Node, args: Sequence[Value]) -> Values:
         leaf = None if args else egraph.memo.get(like)
         return egraph.node(like, args) if leaf is None else egraph.values_of(leaf.outs)
 
@@ -242,7 +240,7 @@ def state(egraph: EGraph, fact: Fact, leaves: Sequence[Value]) -> int:
     built: list[Built] = []
     known = {hole.node: egraph.value(egraph.number(leaf)) for hole, leaf in zip(fact.old.inputs, leaves, strict=True)}
 
-    def make(like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
+    def make(like: Node, args: Sequence[Value]) -> Values:
         given = known.get(like)
         if given:
             return (given,)
@@ -252,16 +250,6 @@ def state(egraph: EGraph, fact: Fact, leaves: Sequence[Value]) -> int:
     pairs = [(egraph.number(one), egraph.number(other)) for one, other in zip(old, new, strict=True)]
     reason = Stated(fact, tuple(known[hole.node] for hole in fact.old.inputs), tuple(built))
     return sum(egraph.union(one, other, reason) for one, other in pairs)
-
-
-def step(egraph: EGraph, rule: CompiledRule, rng: random.Random, caps: Caps, view: View | None = None) -> StepOutcome:
-    """One rule once: at all places, or at a random sample of them. `view` is one of `egraph`, or of what it was cloned from."""
-    seen = view or View(egraph)
-    if len(egraph) >= caps.nodes:
-        return StepOutcome(capped=frozenset({Cap.NODES}))
-    matches, capped = matches_of(rule, seen, rng, caps)
-    outcome = apply_matches(egraph, matches, caps)
-    return replace(outcome, capped=outcome.capped | capped)
 
 
 # ---- saturation ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.deltas import EGraphDelta
 from dslc.egraph.graph import EGraph
 from dslc.ir.constants import number_of
-from dslc.ir.graph import Call, Node, Value
+from dslc.ir.graph import Call, Node, Value, Values
 from dslc.ir.scalar import Number
 from dslc.match.index import Earlier, Fitting, IndexMemory
 from dslc.match.prefilter import SitePrefilter
@@ -56,7 +56,7 @@ class View:
         self.until = FOREVER
         self._asked = 0
         self._most = inf
-        self._results: dict[Node, tuple[Value, ...]] = {}
+        self._results: dict[Node, Values] = {}
         self._reached: dict[Node, int] = {}
 
     # ---- calls -------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class View:
         number = self.egraph.class_of(value)
         return () if number is None else self._members(number)
 
-    def results(self, node: Call) -> tuple[Value, ...]:
+    def results(self, node: Call) -> Values:
         self._ask()
         found = self._results.get(node)
         if found is None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from dslc.cost.groups import working_nodes
 from dslc.deadline import FOREVER, Deadline
 from dslc.fuse.profile import Profile, Profiles, Reach
-from dslc.ir.graph import Graph, Input, Node, Value
+from dslc.ir.graph import Graph, Input, Node, Value, Values
 from dslc.ir.holes import stays
 from dslc.records import record
 from dslc.semantics.library import Rules
@@ -47,10 +47,10 @@ class NodeGroup:
     """Nodes, arguments first, and those of their values that are used outside, in that order."""
 
     nodes: tuple[Node, ...]
-    outputs: tuple[Value, ...]
+    outputs: Values
 
     @property
-    def arguments(self) -> tuple[Value, ...]:
+    def arguments(self) -> Values:
         """The values from outside, numbers aside."""
         own = set(self.nodes)
         args = (arg for node in self.nodes for arg in node.args)

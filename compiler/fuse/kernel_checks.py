@@ -20,7 +20,7 @@ from dslc.fuse.profile import WorkSizes
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import Graph, Values
 from dslc.ir.scalar import Scalar, Sym, walk
 from dslc.onnx.context import bind_graph
 from dslc.onnx.exporter import node_model
@@ -102,7 +102,7 @@ def _at_sizes(group: Graph, text: KernelText) -> Iterator[Graph]:
             yield found
 
 
-def _types(values: tuple[Value, ...]) -> list[TensorType]:
+def _types(values: Values) -> list[TensorType]:
     return [value.type for value in values]
 
 

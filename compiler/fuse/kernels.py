@@ -16,6 +16,7 @@ from dslc.ir.graph import (
     Node,
     ScopeNode,
     Value,
+    Values,
     input_value,
     kernel_value,
     nodes_of,
@@ -33,8 +34,8 @@ class Cyclic(Exception):
 class Fold:
     """A fact: `old` are values of a graph, `new` the same as the results of one kernel node."""
 
-    old: tuple[Value, ...]
-    new: tuple[Value, ...]
+    old: Values
+    new: Values
 
     @property
     def kernel(self) -> Kernel:

@@ -21,6 +21,7 @@ from dslc.ir.graph import (
     Scope,
     ScopeNode,
     Value,
+    Values,
     input_value,
     nodes_of,
     with_args,
@@ -371,7 +372,7 @@ class Profiles:
         return isinstance(found, Call) and view(self.rules, found, tuple(arg.constant for arg in found.args))
 
 
-def _below(outputs: tuple[Value, ...], params: tuple[Value, ...]) -> Iterator[Node]:
+def _below(outputs: Values, params: Values) -> Iterator[Node]:
     """The nodes between parameters and outputs, arguments first."""
     ends = {param.node for param in params}
     for node in nodes_of(outputs):

@@ -13,7 +13,7 @@ from dslc.analysis.numeric import DataDependent
 from dslc.analysis.pointwise import is_pointwise
 from dslc.inspection.bounds import check_operator
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Call, Constant, ScopeNode, Value, nodes_of
+from dslc.ir.graph import Call, Constant, ScopeNode, Value, Values, nodes_of
 from dslc.ir.scalar import Scalar
 from dslc.ir.show import show_with
 from dslc.semantics.definitions import OnnxClause, OperatorDef
@@ -22,7 +22,7 @@ from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
 
-def describe(rules: Rules, op: OperatorDef, outputs: tuple[Value, ...]) -> dict[str, Any]:
+def describe(rules: Rules, op: OperatorDef, outputs: Values) -> dict[str, Any]:
     """The facts about one application: `outputs` are those of a Call of the operator (`dslc.inspection.samples.sample`)."""
     node = outputs[0].node
     facts: dict[str, Any] = {
@@ -106,9 +106,7 @@ def clause_text(rules: Rules, clause: OnnxClause) -> dict[str, Any]:
     return {"op": clause.op, "since": clause.since, "until": min(ends, default=None), "text": text}
 
 
-def _expressions(
-    outputs: tuple[Value, ...], named: dict[Value, str], produced: dict[Value, str]
-) -> list[dict[str, Any]]:
+def _expressions(outputs: Values, named: dict[Value, str], produced: dict[Value, str]) -> list[dict[str, Any]]:
     names = {**named, **produced}
     out = []
     for node in nodes_of(outputs):

@@ -8,7 +8,7 @@ from itertools import islice, product
 from typing import Any
 
 from dslc.ir.dtype import DTYPES, DType, TensorType
-from dslc.ir.graph import Call, Value, input_value
+from dslc.ir.graph import Call, Value, Values, input_value
 from dslc.ir.graph import product as product_of
 from dslc.semantics.apply import apply
 from dslc.semantics.assume import bind_equalities, dtype_choices, size_names
@@ -31,7 +31,7 @@ def sample(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     attrs: Mapping[str, Any] | None = None,
     dtypes: Mapping[str, DType] | None = None,
-) -> tuple[Value, ...]:
+) -> Values:
     """One application of an operator to inputs that bear its parameters' names.
 
     Args:

@@ -18,7 +18,7 @@ from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_cho
 from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, Values
 from dslc.records import record
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
@@ -277,7 +277,7 @@ def _compare_over(
     rules: Rules,
     pairs: list[tuple[Value, Value]],
     domain: Domain,
-    inputs: tuple[Value, ...],
+    inputs: Values,
     rng: np.random.Generator,
     positive: bool,
 ) -> str | None:

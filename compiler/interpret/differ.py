@@ -16,7 +16,7 @@ from dslc.interpret.exact import Exact
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import Feeds, InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DTYPES, DType, float_digits
-from dslc.ir.graph import Constant, Value, nodes_of
+from dslc.ir.graph import Constant, Value, Values, nodes_of
 from dslc.ir.scalar import Apply
 from dslc.records import record
 from dslc.semantics.elaborate import expand
@@ -56,9 +56,9 @@ class Difference:
 class PairOfLists:
     """Two lists of values without calls, of equal types, over common inputs."""
 
-    inputs: tuple[Value, ...]
-    left: tuple[Value, ...]
-    right: tuple[Value, ...]
+    inputs: Values
+    left: Values
+    right: Values
     tolerance: float
     #: where the types to which either side converts end to hold every integer, as powers of two
     powers: tuple[int, ...] = ()

@@ -31,7 +31,7 @@ from dslc.interpret.draft import (
 from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Call, Input, Value, input_value, nodes_of
+from dslc.ir.graph import Call, Input, Value, Values, input_value, nodes_of
 from dslc.records import record
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, EvalError, Mismatch, MismatchKind, OperatorRef, Unbound
@@ -61,7 +61,7 @@ class Instance:
     Of a partial one, `corrected` has the outputs with a correction of the author's own, and `limit` is the largest share to correct.
     """
 
-    inputs: tuple[Value, ...]
+    inputs: Values
     left: Mapping[str, Value]
     right: Mapping[str, Value]
     drawn: Mapping[str, Any]
@@ -69,7 +69,7 @@ class Instance:
     limit: float = 1.0
 
     @property
-    def sides(self) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    def sides(self) -> tuple[Values, Values]:
         """The outputs on both sides, in one order."""
         return tuple(self.left.values()), tuple(self.right[name] for name in self.left)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
-from dslc.ir.graph import Graph, Value, replace
+from dslc.ir.graph import Graph, Value, Values, replace
 from dslc.ir.holes import abstracted, instantiated, program
 from dslc.ir.places import places_of
 from dslc.records import record
@@ -49,7 +49,7 @@ class Chain:
         return fact.new.outputs in reached
 
 
-def _after(step: Fact, graph: Graph) -> Iterator[tuple[Value, ...]]:
+def _after(step: Fact, graph: Graph) -> Iterator[Values]:
     """Apply a fact to a program, at each place where it holds."""
     for holes, values in places_of(step.old, graph):
         new = dict(zip(values, instantiated(step.new, holes), strict=True))
@@ -63,7 +63,7 @@ def fact_of(
     leaves: Iterable[Value],
     proof: Any = None,
     differs: Any = None,
-) -> tuple[Fact, tuple[Value, ...]]:
+) -> tuple[Fact, Values]:
     """Two regions of graphs over common leaves as a fact, and what its holes stand for.
 
     Raises:

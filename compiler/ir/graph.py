@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.scalar import Iter, Scalar, apply, as_scalar, exactly, traversal
@@ -94,7 +94,7 @@ class Node:
 
     __slots__ = ("__weakref__", "_hash", "args", "constant", "types")
     _pool: ClassVar[dict[Any, _Kept]] = {}
-    args: tuple[Value, ...]
+    args: Values
     #: types of the outputs; None where dslc has no such type (strings, sequences, unknown ranks)
     types: tuple[TensorType | None, ...]
     #: whether the node depends on weights only
@@ -103,7 +103,7 @@ class Node:
     _hash: int
 
     @property
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> Values:
         count = len(self.types)
         return (Value(self, 0),) if count == 1 else tuple([Value(self, k) for k in range(count)])
 
@@ -146,6 +146,10 @@ class Value:
     @property
     def constant(self) -> bool:
         return self.node.constant
+
+
+#: several values, in order
+Values: TypeAlias = tuple[Value, ...]
 
 
 _set_node, _set_index = Value.__dict__["node"].__set__, Value.__dict__["index"].__set__
@@ -243,7 +247,7 @@ def _keep(key: Any, node: Node) -> None:
 def _intern(
     cls: Any,
     key: tuple[Any, ...],
-    args: tuple[Value, ...],
+    args: Values,
     types: Callable[[], tuple[TensorType | None, ...]],
     constant: bool | None = None,
     /,
@@ -280,7 +284,7 @@ def constant_value(data: ArrayRef, type: TensorType) -> Value:
     return Value(_intern(Constant, (data.key, type), (), lambda: (type,), data=data))
 
 
-def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType, ...]) -> tuple[Value, ...]:
+def call(op: str, args: Values, attrs: Attrs, types: tuple[TensorType, ...]) -> Values:
     """An application. Callers that don't know the types use `dslc.semantics.apply`, which infers and checks them."""
     tag = exactly(tuple(value for _, value in attrs))
     key = (op, tag, tuple(name for name, _ in attrs), types)
@@ -296,7 +300,7 @@ def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType
 _place = attrgetter("node", "index")
 
 
-def called(head: Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
+def called(head: Head, args: Values) -> Values:
     """All that a call is but its arguments, over arguments of the types that it takes."""
     pool = Node._pool
     key = (head, *map(_place, args))
@@ -316,12 +320,12 @@ def called(head: Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
     return node.values  # type: ignore[no-any-return]
 
 
-def scope_value(scope: Scope, args: tuple[Value, ...]) -> Value:
+def scope_value(scope: Scope, args: Values) -> Value:
     """A scope over operands as a value."""
     return Value(_intern(ScopeNode, (scope, args), args, lambda: (scope.type,), scope=scope))
 
 
-def kernel_value(group: Graph, args: tuple[Value, ...]) -> tuple[Value, ...]:
+def kernel_value(group: Graph, args: Values) -> Values:
     """The outputs of a group that runs as one, over arguments of the types of the group's inputs."""
     if tuple(arg.type for arg in args) != tuple(hole.type for hole in group.inputs):
         raise ValueError("arguments of other types than the holes of the group")
@@ -330,7 +334,7 @@ def kernel_value(group: Graph, args: tuple[Value, ...]) -> tuple[Value, ...]:
     return node.values
 
 
-def unfolded(node: Kernel, args: tuple[Value, ...] | None = None) -> tuple[Value, ...]:
+def unfolded(node: Kernel, args: Values | None = None) -> Values:
     """Expand a kernel to its program over its arguments, or over others.
 
     Before: `kernel{h0, h1 -> relu(add(h0, h1))}(X, Y)`. After: `relu(add(X, Y))`.
@@ -338,9 +342,7 @@ def unfolded(node: Kernel, args: tuple[Value, ...] | None = None) -> tuple[Value
     return replace(node.group.outputs, dict(zip(node.group.inputs, node.args if args is None else args, strict=True)))
 
 
-def opaque(
-    key: str, label: str, payload: Any, args: tuple[Value, ...], types: tuple[TensorType | None, ...]
-) -> tuple[Value, ...]:
+def opaque(key: str, label: str, payload: Any, args: Values, types: tuple[TensorType | None, ...]) -> Values:
     """A node kept as it is. Give each its own `key` unless two with equal keys and arguments may be merged."""
     found = _intern(Opaque, (key, args), args, lambda: types, False, key=key, label=label, payload=payload)
     return found.values  # type: ignore[no-any-return]
@@ -350,8 +352,8 @@ def opaque(
 class Graph:
     """Inputs and outputs; everything else is reached from the outputs."""
 
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    inputs: Values
+    outputs: Values
 
     def nodes(self) -> list[Node]:
         return nodes_of(self.outputs)
@@ -384,7 +386,7 @@ def topological(roots: Iterable[Node]) -> list[Node]:
     return out
 
 
-def with_args(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+def with_args(node: Node, args: Values) -> Values:
     """The same node over other arguments of the same types."""
     if args == node.args:
         return node.values
@@ -458,6 +460,6 @@ def _made(value: Value, done: Mapping[Node, Sequence[T]], some: Mapping[Node, Ma
     return given[value.index] if given is not None and value.index in given else done[value.node][value.index]
 
 
-def replace(outputs: tuple[Value, ...], new: Mapping[Value, Value]) -> tuple[Value, ...]:
+def replace(outputs: Values, new: Mapping[Value, Value]) -> Values:
     """Rebuilds the terms above the replaced values. Replacements are taken as they are (not searched again)."""
     return rebuild(outputs, with_args, new)

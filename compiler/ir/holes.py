@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Graph, Input, Node, Value, input_value, rebuild, replace, with_args
+from dslc.ir.graph import Call, Graph, Input, Node, Value, Values, input_value, rebuild, replace, with_args
 
 # programs are terms, so equal ones are one object, as nodes are
-_PROGRAMS: weakref.WeakValueDictionary[tuple[tuple[Value, ...], tuple[Value, ...]], Graph] = (
-    weakref.WeakValueDictionary()
-)
+_PROGRAMS: weakref.WeakValueDictionary[tuple[Values, Values], Graph] = weakref.WeakValueDictionary()
 
 
 def hole(number: int, type: TensorType | None, constant: bool = False) -> Value:
@@ -54,7 +52,7 @@ def program(inputs: Iterable[Value], outputs: Iterable[Value]) -> Graph:
     return found
 
 
-def abstracted(outputs: Iterable[Value], leaves: Iterable[Value]) -> tuple[Graph, tuple[Value, ...]]:
+def abstracted(outputs: Iterable[Value], leaves: Iterable[Value]) -> tuple[Graph, Values]:
     """A region as a program over holes, and what they stand for: those of the leaves that it reads, in the order of reading.
 
     `relu(add(conv(X, W), B))` with leaves `B, W, X` → `relu(add(conv(h0, h1), h2))` and `X, W, B`. What is not below the leaves
@@ -70,13 +68,13 @@ def abstracted(outputs: Iterable[Value], leaves: Iterable[Value]) -> tuple[Graph
     return program(holes.values(), rebuild(roots, _inside, holes)), order
 
 
-def _inside(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+def _inside(node: Node, args: Values) -> Values:
     if isinstance(node, Input):
         raise ValueError(f"`{node.name}` is reached, and is no leaf of the region")
     return with_args(node, args)
 
 
-def _read(roots: Sequence[Value], ends: Mapping[Value, object]) -> tuple[Value, ...]:
+def _read(roots: Sequence[Value], ends: Mapping[Value, object]) -> Values:
     """The leaves in the order in which the region reads them, first argument first."""
     found: dict[Value, None] = {}
     seen: set[Value] = set()
@@ -98,7 +96,7 @@ def stays(value: Value) -> bool:
     return number_of(value) is not None or (isinstance(value.node, Call) and not value.node.args)
 
 
-def leaves_of(nodes: Iterable[Node], inside: Callable[[Value], bool] = stays) -> tuple[Value, ...]:
+def leaves_of(nodes: Iterable[Node], inside: Callable[[Value], bool] = stays) -> Values:
     """Values that nodes of a graph read from outside of them; constants of one number everywhere stay inside.
 
     `inside`: what stays inside instead.
@@ -107,7 +105,7 @@ def leaves_of(nodes: Iterable[Node], inside: Callable[[Value], bool] = stays) ->
     return tuple(dict.fromkeys(arg for node in own for arg in node.args if arg.node not in own and not inside(arg)))
 
 
-def instantiated(graph: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
+def instantiated(graph: Graph, values: Sequence[Value]) -> Values:
     """The outputs of a program over what its holes stand for.
 
     Raises:

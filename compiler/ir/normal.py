@@ -28,6 +28,7 @@ from dslc.ir.graph import (
     Scope,
     ScopeNode,
     Value,
+    Values,
     kernel_value,
     scope_value,
     with_args,
@@ -77,7 +78,7 @@ class Normalizer:
         """`{[i0] $1[i0] * $0[i0]}(A, {[j] ...})` → the same with operands, summations and factors in their one order."""
         return rebuild_graph([value], self._node, memo=self._nodes)[0]
 
-    def _node(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    def _node(self, node: Node, args: Values) -> Values:
         if isinstance(node, ScopeNode):
             return (self._scope(node.scope, args),)
         if isinstance(node, Kernel):

@@ -11,6 +11,7 @@ from dslc.ir.graph import (
     Input,
     ScopeNode,
     Value,
+    Values,
     constant_value,
     input_value,
     nodes_of,
@@ -48,9 +49,9 @@ def packed(values: Sequence[Value]) -> PackedValues:
     return PackedValues(tuple(rows), tuple((at[value.node], value.index) for value in values))
 
 
-def unpacked(found: PackedValues) -> tuple[Value, ...]:
+def unpacked(found: PackedValues) -> Values:
     """The values again: the same objects where the same terms are there."""
-    made: list[tuple[Value, ...]] = []
+    made: list[Values] = []
     for make, *what in found.rows:
         if make in (input_value, constant_value):
             made.append((make(*what),))

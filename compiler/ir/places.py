@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value
+from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, Values
 
 
-def places_of(program: Graph, graph: Graph) -> Iterator[tuple[tuple[Value, ...], tuple[Value, ...]]]:
+def places_of(program: Graph, graph: Graph) -> Iterator[tuple[Values, Values]]:
     """Each place of a program in a graph: what its holes stand for, and the values that are its results.
 
     `relu(conv(h0, h1))` in `add(relu(conv(X, W)), Y)` → `X, W` and `relu(conv(X, W))`. Nodes are terms: a hole that occurs twice stands

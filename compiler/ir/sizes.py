@@ -18,6 +18,7 @@ from dslc.ir.graph import (
     Scope,
     ScopeNode,
     Value,
+    Values,
     call,
     kernel_value,
     opaque,
@@ -47,7 +48,7 @@ def type_at(type: TensorType, put: Put) -> TensorType:
     return TensorType(type.dtype, sized(type.shape, put))
 
 
-def with_sizes(outputs: Iterable[Value], put: Put, body: Put | None = None) -> tuple[Value, ...]:
+def with_sizes(outputs: Iterable[Value], put: Put, body: Put | None = None) -> Values:
     """Values with every size mapped by `put`, and what scopes compute by `body` (by `put` where it is not given).
 
     Before: `X: f32[N]`, `{[i0: N] $0[i0] * N}(X)`. After, with `N -> 4`: `X: f32[4]`, `{[i0: 4] $0[i0] * 4}(X)`.
@@ -55,7 +56,7 @@ def with_sizes(outputs: Iterable[Value], put: Put, body: Put | None = None) -> t
     return rebuild(outputs, lambda node, args: node_at(node, args, put, body or put))
 
 
-def node_at(node: Node, args: tuple[Value, ...], put: Put, body: Put) -> tuple[Value, ...]:
+def node_at(node: Node, args: Values, put: Put, body: Put) -> Values:
     """One node over arguments whose sizes were mapped already."""
     if isinstance(node, ScopeNode):
         scope = node.scope

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, Value, called
+from dslc.ir.graph import Call, Value, Values, called
 from dslc.match.index import Index
 from dslc.match.pattern import Site
 from dslc.match.state import Wrap
@@ -21,7 +21,7 @@ MOST_OPERANDS = 8  #: operands of a chain
 MOST_VARIANTS = 16  #: ways in which it is taken apart
 
 
-def operand_lists(node: Call, index: Index) -> list[tuple[Value, ...]]:
+def operand_lists(node: Call, index: Index) -> list[Values]:
     """The operands of a call, with nested calls of the same operator and attributes taken apart or left whole; shortest first."""
     out = [node.args]
     for operands in out:
@@ -88,11 +88,11 @@ def unwrap(rules: Rules, wrap: Wrap, new: Value) -> Value | None:
 
 
 #: results of an inverse in groups, and the attributes that go with them
-Grouped: TypeAlias = tuple[tuple[Value, ...], dict[str, Any]]
+Grouped: TypeAlias = tuple[Values, dict[str, Any]]
 
 
 def groups(
-    rules: Rules, site: Site, node: Call, values: tuple[Value, ...], single: frozenset[int], index: Index
+    rules: Rules, site: Site, node: Call, values: Values, single: frozenset[int], index: Index
 ) -> Sequence[Grouped]:
     """An inverse with more results than the pattern names: neighbours are joined again, and the attributes follow.
 

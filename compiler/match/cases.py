@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, Values
 from dslc.match.guards import environment, solved
 from dslc.match.index import Index
 from dslc.match.pattern import Result
@@ -55,12 +55,12 @@ class Cases:
     def __len__(self) -> int:
         return sum(isinstance(found, GuardCase) for found in self._known.values())
 
-    def of(self, order: Sequence[Placed], ways: Sequence[PartSubstitution]) -> tuple[tuple[Value, ...], Verdict]:
+    def of(self, order: Sequence[Placed], ways: Sequence[PartSubstitution]) -> tuple[Values, Verdict]:
         """The tensors with names of a structural match, each once, and its case, or why it has none.
 
         `order` has the parts of the ways.
         """
-        tensors: tuple[Value, ...] = ()
+        tensors: Values = ()
         codes: tuple[int, ...] = ()
         for way in ways:
             tensors, codes = tensors + way.tensors, codes + way.codes
@@ -94,7 +94,7 @@ class Cases:
         case: GuardCase,
         choice: int,
         make: Make | None = None,
-    ) -> tuple[Value, ...]:
+    ) -> Values:
         """Build the value of the right side for each root; `make` makes its nodes, where they are no nodes as such.
 
         Raises:

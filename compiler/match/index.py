@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Graph, Head, Node, Value
+from dslc.ir.graph import Call, Graph, Head, Node, Value, Values
 from dslc.ir.scalar import Number
 from dslc.records import record
 from dslc.semantics.env import AttrSet
@@ -47,14 +47,14 @@ class IndexMemory:
     within: dict[Call, set[Value]] = field(default_factory=dict)
     rests: dict[tuple[Head, tuple[str, ...]], AttrSet] = field(default_factory=dict)
     ways: dict[object, Any] = field(default_factory=dict)
-    made: dict[Head, dict[Value, tuple[Value, ...]]] = field(default_factory=dict)
+    made: dict[Head, dict[Value, Values]] = field(default_factory=dict)
     attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
     number: dict[Value, Number | None] = field(default_factory=dict)
     known: dict[Value, tuple[int, Kind]] = field(default_factory=dict)
     #: operands that were joined as those of a call: the operator with its attributes and number of operands, and the operands
     built: dict[tuple[object, ...], Value | None] = field(default_factory=dict)
     #: results of inverses in groups, with their attributes
-    grouped: dict[tuple[object, ...], Sequence[tuple[tuple[Value, ...], dict[str, Any]]]] = field(default_factory=dict)
+    grouped: dict[tuple[object, ...], Sequence[tuple[Values, dict[str, Any]]]] = field(default_factory=dict)
     #: whether some matches are enough: parts are matched one after the other then, as joining them begins with all ways of each
     few: bool = False
     #: matches without a top among these calls are known: only the others are looked for
@@ -93,7 +93,7 @@ class Index(Protocol):
     def nodes(self, value: Value) -> Sequence[Node]:
         """The nodes that produce a value: one in a graph, any number in an e-graph; always in the same order."""
 
-    def results(self, node: Call) -> tuple[Value, ...]:
+    def results(self, node: Call) -> Values:
         """The values that a call produces, by position."""
 
     def users(self, value: Value) -> Sequence[Call]:
@@ -123,7 +123,7 @@ class GraphIndex:
         self.order: list[Node] = graph.nodes()
         self.position: dict[Node, int] = {node: k for k, node in enumerate(self.order)}
         self.memory = IndexMemory()
-        self._results: dict[Call, tuple[Value, ...]] = {}
+        self._results: dict[Call, Values] = {}
 
     @cached_property
     def by_operator(self) -> dict[str, list[Call]]:
@@ -169,7 +169,7 @@ class GraphIndex:
     def nodes(self, value: Value) -> tuple[Node]:
         return (value.node,)
 
-    def results(self, node: Call) -> tuple[Value, ...]:
+    def results(self, node: Call) -> Values:
         found = self._results.get(node)
         if found is None:
             found = self._results[node] = node.values

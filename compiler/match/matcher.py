@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, Value
+from dslc.ir.graph import Call, Value, Values
 from dslc.match.cases import Cases, GuardCase, cases_of, state_of
 from dslc.match.describe import show
 from dslc.match.guards import environment, freeze
@@ -36,7 +36,7 @@ class Match:
     ways: tuple[PartSubstitution, ...]
     cases: Cases
     case: GuardCase
-    leaves: tuple[Value, ...]
+    leaves: Values
     number: int
 
     @functools.cached_property

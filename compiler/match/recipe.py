@@ -21,6 +21,7 @@ from dslc.ir.graph import (
     Node,
     ScopeNode,
     Value,
+    Values,
     called,
     input_value,
     nodes_of,
@@ -41,7 +42,7 @@ from dslc.semantics.types import shape_of
 from dslc.syntax import tree as t
 
 #: makes a node over other arguments of the same types
-Make: TypeAlias = Callable[[Node, tuple[Value, ...]], Sequence[Value]]
+Make: TypeAlias = Callable[[Node, Values], Sequence[Value]]
 
 
 #: why weights stay as they are
@@ -65,20 +66,18 @@ class Recipe:
     are places too.
     """
 
-    kept: tuple[Value, ...]
+    kept: Values
     steps: tuple[tuple[Node, tuple[int, ...]], ...]
     outputs: tuple[int, ...]
 
-    def over(self, leaves: Sequence[Value], make: Make) -> tuple[Value, ...]:
+    def over(self, leaves: Sequence[Value], make: Make) -> Values:
         """The term over tensors of the leaves' types; `make` gives the results of each node over its arguments."""
         places = [*leaves, *self.kept]
         for node, args in self.steps:
             places += make(node, tuple([places[k] for k in args]))
         return tuple([places[k] for k in self.outputs])
 
-    def built(
-        self, rules: Rules, leaves: Sequence[Value], known: dict[Head, dict[Value, tuple[Value, ...]]]
-    ) -> tuple[Value, ...]:
+    def built(self, rules: Rules, leaves: Sequence[Value], known: dict[Head, dict[Value, Values]]) -> Values:
         """The term as it is; `known` keeps what is made of one tensor, which many matches have in common.
 
         Raises:

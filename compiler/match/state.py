@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from dslc.errors import Span
-from dslc.ir.graph import Call, Value
+from dslc.ir.graph import Call, Value, Values
 from dslc.match.pattern import Quoted, Site
 from dslc.records import record
 
@@ -49,7 +49,7 @@ class Wrap:
     """A site that matched some operands of a longer associative call: the others stay around the replacement."""
 
     node: Call
-    operands: tuple[Value, ...]
+    operands: Values
     chosen: tuple[int, ...]
 
 
@@ -63,11 +63,11 @@ class MatchState(NamedTuple):
     values: Mapping[str, Value] = _NOTHING
     names: Mapping[str, Any] = _NOTHING
     nodes: Mapping[int, Call] = _NOTHING
-    results: Mapping[int, tuple[Value, ...]] = _NOTHING
+    results: Mapping[int, Values] = _NOTHING
     wraps: Mapping[int, Wrap] = _NOTHING
     pending: tuple[Pending, ...] = ()
     #: the operands of calls that were taken apart further than they stand there, by site
-    taken: Mapping[int, tuple[Value, ...]] = _NOTHING
+    taken: Mapping[int, Values] = _NOTHING
     #: which operands stand for each argument of a site, where it isn't the first for the first and so on
     places: Mapping[int, Places] = _NOTHING
 
@@ -82,9 +82,9 @@ class MatchState(NamedTuple):
         self,
         site: int,
         node: Call,
-        results: tuple[Value, ...],
+        results: Values,
         places: Places,
-        operands: tuple[Value, ...] | None = None,
+        operands: Values | None = None,
         wrap: Wrap | None = None,
     ) -> MatchState:
         plain = all(at == (k,) for k, at in enumerate(places))

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Value
+from dslc.ir.graph import Call, Value, Values
 from dslc.match.associative import MOST_OPERANDS as ASSOCIATIVE_MOST_OPERANDS
 from dslc.match.associative import build, compositions, groups, operand_lists
 from dslc.match.attributes import expected, fits, same_set
@@ -264,7 +264,7 @@ class Structure:
                 return False
         return True
 
-    def _outputs(self, site: Site, node: Call, state: MatchState) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
+    def _outputs(self, site: Site, node: Call, state: MatchState) -> Iterator[tuple[Values, dict[str, Any]]]:
         """Results by position, and the attributes that go with them; longer inverses are also taken in groups."""
         if site.outputs in (0, len(node.types)):
             yield self._index.results(node), attributes(node, self._index)
@@ -320,7 +320,7 @@ class Structure:
 
     # ---- arguments ---------------------------------------------------------------------------------------------
 
-    def _arguments(self, site: Site, node: Call, results: tuple[Value, ...], state: MatchState) -> Iterator[MatchState]:
+    def _arguments(self, site: Site, node: Call, results: Values, state: MatchState) -> Iterator[MatchState]:
         size = len(site.args)
         if not site.associative:
             if site.operator is not None and len(node.args) != size:
@@ -346,9 +346,7 @@ class Structure:
                 for found, places in self._cover(site, operands, state, node):
                     yield found.with_site(site.id, node, results, places, operands)
 
-    def _assign(
-        self, site: Site, operands: tuple[Value, ...], state: MatchState
-    ) -> Iterator[tuple[MatchState, tuple[int, ...]]]:
+    def _assign(self, site: Site, operands: Values, state: MatchState) -> Iterator[tuple[MatchState, tuple[int, ...]]]:
         """Ways to give one operand to each of the pattern's arguments, and the operands that were given."""
         if site.commutative:
             pairs = [(i, j) for at, i, j in self._rule.fixed if at == site.id]
@@ -369,7 +367,7 @@ class Structure:
     def _choose(
         self,
         args: Sequence[Pattern],
-        operands: tuple[Value, ...],
+        operands: Values,
         state: MatchState,
         pairs: Sequence[tuple[int, int]] = (),
     ) -> Iterator[tuple[MatchState, tuple[int, ...]]]:
@@ -402,7 +400,7 @@ class Structure:
         return 1 if pattern.name in self._rule.constants else 2
 
     def _cover(
-        self, site: Site, operands: tuple[Value, ...], state: MatchState, node: Call
+        self, site: Site, operands: Values, state: MatchState, node: Call
     ) -> Iterator[tuple[MatchState, Places]]:
         """No operand is left out: consecutive runs, or (commutative) single ones and all others for the last variable."""
         if not site.commutative:
@@ -428,9 +426,7 @@ class Structure:
                 for each in self._pattern(site.args[last], whole, found):
                     yield each, (*single[:last], rest, *single[last:])
 
-    def _runs(
-        self, site: Site, operands: tuple[Value, ...], parts: tuple[int, ...], node: Call
-    ) -> tuple[Value, ...] | None:
+    def _runs(self, site: Site, operands: Values, parts: tuple[int, ...], node: Call) -> Values | None:
         """Consecutive operands joined for each argument; only a variable, or a part of an inverse, takes several."""
         values: list[Value] = []
         at = 0

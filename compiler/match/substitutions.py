@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dslc.ir.graph import Call, Value
+from dslc.ir.graph import Call, Values
 from dslc.match.guards import freeze
 from dslc.match.index import Index
 from dslc.match.prefilter import known_at
@@ -84,7 +84,7 @@ class Near(NamedTuple):
     below: int
     bits: int
     ranks: tuple[int, ...]
-    replaced: tuple[Value, ...]
+    replaced: Values
 
 
 class LazySubstitutions:

@@ -14,7 +14,7 @@ from dslc.derivation.programs import calls_of
 from dslc.derivation.targets import instances, targets_of
 from dslc.errors import DslcError
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Scope, ScopeNode, Value, replace, scope_value
+from dslc.ir.graph import Scope, ScopeNode, Value, Values, replace, scope_value
 from dslc.ir.holes import abstracted, program
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
@@ -45,7 +45,7 @@ class Corrected:
     old: Value
     mutant: Value
     boxes: tuple[Box, ...]
-    pieces: tuple[Value, ...] = ()
+    pieces: Values = ()
     own: Value | None = None
 
     @property
@@ -212,7 +212,7 @@ def _inside(at: Sequence[Scalar], box: Box, shape: Sequence[int]) -> Scalar:
     return held
 
 
-def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ...] | None:
+def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> Values | None:
     """For each box an operator on the part of the inputs that it reads; None where some box is no operator."""
     found = []
     try:

@@ -21,7 +21,7 @@ from dslc.derivation.programs import calls_of
 from dslc.derivation.targets import instances
 from dslc.errors import DslcError
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, with_args
+from dslc.ir.graph import Call, Node, Scope, ScopeNode, Value, Values, rebuild, replace, scope_value, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
@@ -41,7 +41,7 @@ PLACES = 4096  #: places of an image at which a piece is tried, at most
 
 
 #: a mutant whose operator computes pieces, too; the boxes, and for each a part of its result
-FusedCorrection: TypeAlias = tuple[Value, tuple[Box, ...], tuple[Value, ...]]
+FusedCorrection: TypeAlias = tuple[Value, tuple[Box, ...], Values]
 
 
 @record
@@ -102,7 +102,7 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
 def _with_layouts(rules: Rules, mutant: Value) -> Value:
     """A mutant whose operators that only move elements are scopes."""
 
-    def step(node: Node, args: tuple[Value, ...]) -> Sequence[Value]:
+    def step(node: Node, args: Values) -> Sequence[Value]:
         if isinstance(node, Call) and not node.constant and len(node.types) == 1:
             holes = tuple(hole(k, arg.type) for k, arg in enumerate(args))
             (scope,) = expanded(rules, with_args(node, holes)) or (None,)

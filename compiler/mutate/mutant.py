@@ -11,7 +11,7 @@ from math import inf
 from dslc.interpret.domain import Array
 from dslc.ir.constants import fill
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import Graph, Value, Values
 from dslc.mutate.cores import Core
 from dslc.mutate.layouts import Layout, Shape, inverse, laid, resized
 from dslc.mutate.problem import numbers_renamed, renamed_sizes, shape_of
@@ -119,7 +119,7 @@ def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[
     (target,) = region.outputs
     (before,) = small.outputs
     shapes = [shape_of(value) for value in small.inputs]
-    pools: list[tuple[Value, ...]] = [region.inputs]
+    pools: list[Values] = [region.inputs]
     counted = numbers_renamed(small, region)
     for step in mutant.before:
         pools = [
@@ -184,7 +184,7 @@ class Fitted:
     """An operator on tensors of some shapes: what it computes, the shape of that, and its operations."""
 
     core: Core
-    holes: tuple[Value, ...]
+    holes: Values
     scope: Value
     shape: Shape
     operations: float

@@ -18,7 +18,7 @@ from dslc.derivation.programs import calls_of
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Graph, Node, Scope, ScopeNode, Value, with_args
+from dslc.ir.graph import Call, Graph, Node, Scope, ScopeNode, Value, Values, with_args
 from dslc.ir.holes import hole, program
 from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, num, walk
 from dslc.ir.scopes import substitute
@@ -68,7 +68,7 @@ def numbers_renamed(small: Graph, region: Graph) -> dict[int, int]:
     }  # fmt: skip
 
 
-def expanded(rules: Rules, values: Sequence[Value]) -> tuple[Value, ...] | None:
+def expanded(rules: Rules, values: Sequence[Value]) -> Values | None:
     """The expressions of values; None where they have none."""
     try:
         return expand(rules, tuple(values))
@@ -76,7 +76,7 @@ def expanded(rules: Rules, values: Sequence[Value]) -> tuple[Value, ...] | None:
         return None
 
 
-def applied(rules: Rules, op: str, args: Sequence[Value], attrs: Mapping[str, Any]) -> tuple[Value, ...] | None:
+def applied(rules: Rules, op: str, args: Sequence[Value], attrs: Mapping[str, Any]) -> Values | None:
     """The results of an operator on tensors; None where they do not fit."""
     try:
         return apply(rules, op, list(args), dict(attrs))

@@ -13,7 +13,7 @@ from functools import cache
 from dslc.analysis.numeric import DataDependent, Undefined, value
 from dslc.errors import DslcError
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, Values
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Scalar, apply, as_scalar, dimension, num, rebuild
 from dslc.ir.sizes import with_sizes
@@ -108,7 +108,7 @@ class Shapes:
         made = instance(self.rules, core, self.holes(shapes))
         return expand(self.rules, (made,))[0] if made else None
 
-    def holes(self, shapes: Sequence[Shape]) -> tuple[Value, ...]:
+    def holes(self, shapes: Sequence[Shape]) -> Values:
         """Tensors of some shapes that stand for any."""
         return tuple(hole(k, TensorType(self.dtype, shape)) for k, shape in enumerate(shapes))
 

@@ -15,7 +15,7 @@ from onnx import helper
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.fold import least
-from dslc.ir.graph import Input, Node, Opaque, Value, nodes_of, opaque
+from dslc.ir.graph import Input, Node, Opaque, Value, Values, nodes_of, opaque
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
 from dslc.ir.sizes import multiple
 from dslc.onnx.access_lines import AxisLine
@@ -166,7 +166,7 @@ def symbolic(attrs: Any) -> bool:
     return any(isinstance(v, Scalar) for _, value in attrs for v in (value if isinstance(value, tuple) else (value,)))
 
 
-def _node(op: str, args: tuple[Value, ...], type: TensorType, **attrs: Any) -> Value:
+def _node(op: str, args: Values, type: TensorType, **attrs: Any) -> Value:
     payload = OpaqueNode(helper.make_node(op, [""] * len(args), [""], **attrs), tuple(range(len(args))), ())
     return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (type,))[0]
 
@@ -240,7 +240,7 @@ class Tensors:
     def sizes(self, shape: Sequence[Dim]) -> Value:
         return self.symbols.tensor(shape, True) if shape else whole_numbers([])
 
-    def node(self, op: str, args: tuple[Value, ...], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
+    def node(self, op: str, args: Values, dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
         if not takes(op, self.opset, tuple(arg.type.dtype for arg in args)):
             raise NotLowered(f"{op} of {', '.join(str(arg.type.dtype) for arg in args)}")
         return _node(op, args, TensorType(dtype, tuple(shape)), **attrs)

@@ -14,7 +14,7 @@ from onnx import NodeProto
 from dslc.errors import DslcError
 from dslc.ir.constants import clamped, fill
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, Values
 from dslc.ir.scalar import Scalar
 from dslc.onnx.context import ValuesByPlace
 from dslc.onnx.protos import DTYPES, attribute_value
@@ -318,9 +318,7 @@ def _list_or_number(type: t.TypeExpr, items: tuple[Any, ...]) -> Any:
     return bool(items[0]) if type.name == "bool" else items[0]
 
 
-def _outputs(
-    clause: OnnxClause, op: OperatorDef | None, values: tuple[Value, ...], view: NodeView
-) -> ValuesByPlace | None:
+def _outputs(clause: OnnxClause, op: OperatorDef | None, values: Values, view: NodeView) -> ValuesByPlace | None:
     """The values by output position of the node."""
     count = len(view.used)
     if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto
 
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import Graph, Value, Values
 from dslc.ir.scalar import Scalar, as_scalar, dimension, substitute
 from dslc.ir.sizes import with_sizes
 
@@ -86,7 +86,7 @@ class Imported:
     context: Context
 
 
-def bind_values(outputs: tuple[Value, ...], bind: Mapping[str, Dim]) -> tuple[Value, ...]:
+def bind_values(outputs: Values, bind: Mapping[str, Dim]) -> Values:
     """The same values with symbols replaced by sizes, all at once, in types, attributes and expressions."""
     table: dict[Scalar, Scalar] = {dimension(name): as_scalar(size) for name, size in bind.items()}
     return with_sizes(outputs, lambda item: substitute(item, table))

@@ -13,7 +13,7 @@ from onnx import AttributeProto, NodeProto
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Call, Value
+from dslc.ir.graph import Call, Value, Values
 from dslc.ir.scalar import Num, Scalar
 from dslc.onnx.broadcasting import Symbols, symbolic
 from dslc.onnx.clauses import (
@@ -54,11 +54,11 @@ class Spec:
     captured: tuple[tuple[str, Value], ...] = ()
 
     @property
-    def reads(self) -> tuple[Value, ...]:
+    def reads(self) -> Values:
         return tuple(v for v in self.inputs if v) + tuple(v for _, v in self.captured)
 
     @property
-    def gives(self) -> tuple[Value, ...]:
+    def gives(self) -> Values:
         return tuple(value for value in self.outputs if value)
 
 

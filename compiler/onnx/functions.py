@@ -28,6 +28,7 @@ from dslc.ir.graph import (
     Node,
     ScopeNode,
     Value,
+    Values,
     input_value,
     nodes_of,
     replace,
@@ -98,7 +99,7 @@ def general_sizes(rules: Rules, group: Graph) -> Graph:
         for node in group.nodes():
             types = [TensorType(value.type.dtype, named(value.type.shape)) for value in node.values]
             if isinstance(node, Input):
-                made: tuple[Value, ...] = (input_value(node.name, types[0]),)
+                made: Values = (input_value(node.name, types[0]),)
             elif isinstance(node, Call):
                 attrs = {name: named(value) for name, value in node.attrs}
                 made = tuple(apply_operator(rules, node.op, [new[arg] for arg in node.args], attrs))
@@ -321,7 +322,7 @@ def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
     return made
 
 
-def _listed(letter: str, values: tuple[Value, ...]) -> str:
+def _listed(letter: str, values: Values) -> str:
     return ", ".join(f"{letter}{k}: {value.type}" for k, value in enumerate(values))
 
 
@@ -343,7 +344,7 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
     return out + [f"y{k} = {names[value]}" for k, value in enumerate(results)]
 
 
-def _in_standard_words(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
+def _in_standard_words(rules: Rules, outputs: Values) -> Values:
     """Operators of other libraries as their equations: a reader of the file need not have them."""
     new: dict[Value, Value] = {}
     for node in nodes_of(outputs):

@@ -17,7 +17,7 @@ from onnx import AttributeProto
 
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Value, constant_value, replace
+from dslc.ir.graph import Call, Value, Values, constant_value, replace
 from dslc.onnx.clauses import NO_FIT, active_at, names_in_types
 from dslc.onnx.emit import NotWritable, Spec, attribute_proto, listed, meaning, spec_of, split_op
 from dslc.onnx.protos import schema_of
@@ -109,7 +109,7 @@ def fuse_node(
     return None
 
 
-def _orders(rules: Rules, node: Call) -> Iterator[tuple[Value, ...]]:
+def _orders(rules: Rules, node: Call) -> Iterator[Values]:
     yield node.args
     if len(node.args) == 2 and proved_traits(rules, node.op).commutative:
         yield (node.args[1], node.args[0])
@@ -132,7 +132,7 @@ class _Backwards:
         self.sizes = names_in_types(self.clause)
         self.params = {p.name: p for p in self.clause.inputs if isinstance(p, t.Param)}
 
-    def read(self, node: Call, order: tuple[Value, ...]) -> Spec | None:
+    def read(self, node: Call, order: Values) -> Spec | None:
         assert isinstance(self.clause.value, t.Call)
         self._call(self.clause.value, node, order, {})
         for expr, value in self.pending:
@@ -182,7 +182,7 @@ class _Backwards:
         for arg, operand in zip(body.args, value.node.args, strict=False):
             self._expr(arg, operand, local)
 
-    def _call(self, expr: t.Call, node: Call, args: tuple[Value, ...], local: dict[str, t.Expr]) -> None:
+    def _call(self, expr: t.Call, node: Call, args: Values, local: dict[str, t.Expr]) -> None:
         found = self.clause.module.lookup(expr.function)
         if not isinstance(found, OperatorDef) or found.name != node.op or len(expr.args) > len(args):
             raise _Fails

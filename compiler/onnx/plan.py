@@ -23,6 +23,7 @@ from dslc.ir.graph import (
     Opaque,
     ScopeNode,
     Value,
+    Values,
     nodes_of,
     rebuild,
     with_args,
@@ -350,7 +351,7 @@ class WritePlan:
         except (Mismatch, DslcError):
             raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where) from None
 
-        def made(below: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        def made(below: Node, args: Values) -> Values:
             if isinstance(below, ScopeNode) and not self.scopes and not all(arg.constant for arg in args):
                 raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where)
             values = with_args(below, args)

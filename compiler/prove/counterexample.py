@@ -22,7 +22,7 @@ from dslc.interpret.instantiate import Instance, show
 from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, float_digits
-from dslc.ir.graph import Call, Constant, Input, Value, nodes_of
+from dslc.ir.graph import Call, Constant, Input, Value, Values, nodes_of
 from dslc.prove.verdict import Counterexample, Types
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
@@ -141,7 +141,7 @@ def _position(value: Value, domain: Domain, rng: np.random.Generator, attempt: i
     return rng.integers(-most if signed else 0, most, value.type.sizes)
 
 
-def _brief(rules: Rules, values: tuple[Value, ...]) -> bool:
+def _brief(rules: Rules, values: Values) -> bool:
     """Return whether fractions are quick enough: a thousand times slower than numbers of the machine."""
     try:
         operations = known_flops(expand(rules, values))

@@ -24,7 +24,7 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Scope as ValueScope
-from dslc.ir.graph import ScopeNode, Value, input_value, scope_value, topological
+from dslc.ir.graph import ScopeNode, Value, Values, input_value, scope_value, topological
 from dslc.ir.scalar import Iter, Num, Scalar, apply, iterator, num, read
 from dslc.prove.exact.answers import Differs, Equal
 from dslc.prove.exact.compare import compare
@@ -34,9 +34,6 @@ from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
-
-Values = tuple[Value, ...]
-
 
 STARTS = 48  #: random expressions
 INSTANCES = 24  #: instances of a rule that are proved
@@ -156,7 +153,7 @@ def _text(values: Sequence[Value]) -> str:
 LARGE = 1 << 12  #: elements of one expression at most
 
 
-def formed(rule: t.Derivation, formulas: Sequence[t.Formula], seed: int) -> tuple[Value, ...] | None:
+def formed(rule: t.Derivation, formulas: Sequence[t.Formula], seed: int) -> Values | None:
     """One value for each formula; None where the rule has a form that no random unknowns have."""
     try:
         return _Formed(rule, formulas, random.Random(seed)).values()
@@ -178,7 +175,7 @@ class _Formed:
         self.own: dict[str, str] = {}
         self.inputs = 0
 
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> Values:
         found = UnknownBindings()
         self._boxes()
         called = {node.function for node in self.nodes if isinstance(node, t.Call)}

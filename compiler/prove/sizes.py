@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, Values
 from dslc.ir.scalar import Scalar, Sym, num, rebuild
 from dslc.ir.sizes import with_sizes
 
 
-def at_sizes(values: Sequence[Value], sizes: Mapping[str, int]) -> tuple[Value, ...]:
+def at_sizes(values: Sequence[Value], sizes: Mapping[str, int]) -> Values:
     """Expanded values with numbers for unknown sizes; a size that is not given is its least."""
     memo: dict[Scalar, Scalar] = {}
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dslc.ir.constants import array_value, number_of
 from dslc.ir.dtype import DTYPES, DType, TensorType
-from dslc.ir.graph import Attrs, Call, Scope, Value, call, scope_value
+from dslc.ir.graph import Attrs, Call, Scope, Value, Values, call, scope_value
 from dslc.ir.scalar import Scalar, exactly
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, Outputs, Unbound, Undecided, fail, unbound
@@ -28,7 +28,7 @@ _Cached = tuple[Attrs, tuple[TensorType, ...], tuple[Value | None, ...]]
 
 def apply(
     rules: Rules, op: OperatorDef | str, args: Sequence[Argument], attrs: Mapping[str, Any] | None = None
-) -> tuple[Value, ...]:
+) -> Values:
     """An operator on tensors.
 
     Args:
@@ -55,7 +55,7 @@ def apply(
     return _plain(rules, definition, args, given)
 
 
-def _plain(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> tuple[Value, ...]:
+def _plain(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> Values:
     key = (op.name, tuple(_key(arg) for arg in args), tuple((k, exactly(attrs[k])) for k in sorted(attrs)))
     cache: dict[Any, _Cached | Mismatch] = rules_cache(rules, "apply")
     found = cache.get(key)
@@ -114,7 +114,7 @@ def _output_type(output: t.Param, env: Env) -> TensorType:
 # ---- any number of arguments or results ------------------------------------------------------------------------
 
 
-def _many(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> tuple[Value, ...]:
+def _many(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> Values:
     total = in_pairs(args, lambda total, arg: _plain(rules, op, (total, arg), attrs)[0])
     assert isinstance(total, Value) and isinstance(total.node, Call)
     complete = total.node.attrs
@@ -127,9 +127,7 @@ def _many(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[s
     return call(op.name, tuple(values), complete, (total.type,))
 
 
-def _in_parts(
-    rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any], parts: str
-) -> tuple[Value, ...]:
+def _in_parts(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any], parts: str) -> Values:
     steps = inverse_steps(rules, op, args, attrs, parts)
     if not steps:
         (only,) = args
@@ -144,10 +142,10 @@ def _in_parts(
 
 def inverse_steps(
     rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: Mapping[str, Any], parts: str
-) -> list[tuple[Value, ...]]:
+) -> list[Values]:
     """`split` into n as n - 1 splits into two: the first part, and the rest."""
 
-    def split(whole: Sequence[Argument], sizes: tuple[Any, Any]) -> tuple[Value, ...]:
+    def split(whole: Sequence[Argument], sizes: tuple[Any, Any]) -> Values:
         return _plain(rules, op, whole, {**attrs, parts: sizes})
 
     return part_by_part(tuple(attrs[parts]), args, split)

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from itertools import product
 
-from dslc.ir.graph import Call, Node, Value, rebuild, with_args
+from dslc.ir.graph import Call, Node, Values, rebuild, with_args
 from dslc.semantics.checks.terms import substituted
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.elaborate import elaborate
@@ -54,7 +54,7 @@ def _is_graph(op: OperatorDef, expr: t.Expr) -> bool:
     return isinstance(op.module.called(expr), OperatorDef)
 
 
-def spelled_out(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
+def spelled_out(rules: Rules, outputs: Values) -> Values:
     """The values with every abbreviating operator replaced by what it stands for.
 
     Raises:
@@ -63,7 +63,7 @@ def spelled_out(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
     return rebuild(outputs, lambda node, args: _spelled(rules, node, args))
 
 
-def _spelled(rules: Rules, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+def _spelled(rules: Rules, node: Node, args: Values) -> Values:
     if not isinstance(node, Call) or not abbreviates(rules, rules.operator(node.op)):
         return with_args(node, args)
     instance = elaborate(rules, node.op, tuple(arg.type for arg in args), node.attrs)

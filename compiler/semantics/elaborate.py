@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Attrs, Call, Kernel, Node, Value, input_value, rebuild, replace, unfolded, with_args
+from dslc.ir.graph import Attrs, Call, Kernel, Node, Value, Values, input_value, rebuild, replace, unfolded, with_args
 from dslc.ir.scalar import exactly
 from dslc.records import record
 from dslc.semantics.apply import apply, inverse_steps
@@ -21,10 +21,10 @@ from dslc.semantics.operator_env import operator_env
 class Instance:
     """`params` are inputs named `p0`, `p1`, ...; `outputs` are built from them: scopes, and calls where the operator is a composite."""
 
-    params: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    params: Values
+    outputs: Values
 
-    def over(self, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    def over(self, args: Values) -> Values:
         """The outputs with arguments in the place of the parameters."""
         return replace(self.outputs, dict(zip(self.params, args, strict=True)))
 
@@ -106,7 +106,7 @@ def expanded(rules: Rules, op: str, arg_types: tuple[TensorType, ...], attrs: At
     return found
 
 
-def expand(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
+def expand(rules: Rules, outputs: Values) -> Values:
     """Every call replaced by its meaning: only inputs, constants, scopes and opaque nodes are left.
 
     Raises:
@@ -115,7 +115,7 @@ def expand(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
     return rebuild(outputs, lambda node, args: expand_node(rules, node, args))
 
 
-def expand_node(rules: Rules, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+def expand_node(rules: Rules, node: Node, args: Values) -> Values:
     """The values of one node over expanded arguments."""
     if isinstance(node, Kernel):
         return expand(rules, unfolded(node, args))

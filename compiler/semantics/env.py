@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from dslc.errors import Diagnostic, DslcError, Span
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, Values
 from dslc.ir.scalar import Iter, Scalar, iterator, read
 from dslc.semantics.definitions import Module
 from dslc.semantics.library import Rules
@@ -79,12 +79,12 @@ def unbound(problem: Unbound, span: Span | None = None) -> Mismatch:
     return found
 
 
-class Outputs(tuple[Value, ...]):
+class Outputs(Values):
     """The results of an operator with several outputs, and their names."""
 
     names: tuple[str, ...]
 
-    def __new__(cls, values: tuple[Value, ...], names: tuple[str, ...]) -> Outputs:
+    def __new__(cls, values: Values, names: tuple[str, ...]) -> Outputs:
         out = super().__new__(cls, values)
         out.names = names
         return out
@@ -117,7 +117,7 @@ class OperatorRef:
     """An operator bound to a term variable `f`, by qualified name; `extra` are operands behind those that the term names."""
 
     name: str
-    extra: tuple[Value, ...] = ()
+    extra: Values = ()
 
 
 def with_attributes(name: str, attributes: str) -> str:

@@ -15,6 +15,7 @@ from dslc.ir.graph import (
     Scope,
     ScopeNode,
     Value,
+    Values,
     kernel_value,
     rebuild,
     scope_value,
@@ -101,7 +102,7 @@ class _Reading:
             outputs = tuple(_over_all(value, holes) for value in outputs)
         return program(holes, outputs)
 
-    def _node(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    def _node(self, node: Node, args: Values) -> Values:
         """Value of a call of the text's own operator; everything else as it is."""
         if not isinstance(node, Call) or not node.op.startswith(_LIBRARY):
             return with_args(node, args)

@@ -13,7 +13,7 @@ from dslc.deadline import Deadline
 from dslc.egraph.explain import fact, used
 from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Caps, SaturationLimits, saturate, step
+from dslc.egraph.rewrite import Caps, SaturationLimits, saturate
 from dslc.egraph.story import kept
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
@@ -21,6 +21,7 @@ from dslc.ir.graph import Graph, Node, Value, replace, with_args
 from dslc.match import CompiledRule
 from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import load
+from tests.egraph.steps import step
 
 
 def original(egraph: EGraph, number: int, known: dict[int, Value]) -> Value:

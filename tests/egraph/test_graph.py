@@ -12,8 +12,9 @@ from dslc.egraph.extract import EXTRACTORS, EGraphTable, ExtractionProblem
 from dslc.egraph.extract.incremental import IncrementalExtraction
 from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Caps, step
+from dslc.egraph.rewrite import Caps
 from dslc.ir.graph import Graph
+from tests.egraph.steps import step
 
 
 def test_equal_arguments_make_equal_results() -> None:

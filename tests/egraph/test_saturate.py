@@ -13,12 +13,13 @@ from egraphs import call, check, directions, named, price, random_graph, results
 from dslc.deadline import Deadline
 from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Cap, Caps, SaturationLimits, Stop, saturate, step
+from dslc.egraph.rewrite import Cap, Caps, SaturationLimits, Stop, saturate
 from dslc.egraph.view import View
 from dslc.ir.graph import Graph, Node, Value
 from dslc.match import find_matches
 from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import load
+from tests.egraph.steps import step
 
 
 def chain(count: int) -> tuple[tuple[Value, ...], Value]:

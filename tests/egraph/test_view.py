@@ -10,12 +10,13 @@ from egraphs import call, directions, library, named, random_graph, tensor
 from benchmarks.zoo import build
 from dslc.egraph.graph import EGraph
 from dslc.egraph.incremental_matches import IncrementalMatches
-from dslc.egraph.rewrite import Caps, apply_matches, step
+from dslc.egraph.rewrite import Caps, apply_matches
 from dslc.egraph.view import View, components
 from dslc.ir.graph import Graph, Node
 from dslc.match import GraphIndex, find_matches
 from dslc.match.matcher import Match
 from dslc.onnx.importer import import_model
+from tests.egraph.steps import step
 
 
 @pytest.mark.parametrize("name", ["nasrnn", "bert", "resnext50"])

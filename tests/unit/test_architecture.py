@@ -13,7 +13,7 @@ import dslc
 ROOT = Path(dslc.__file__).parent
 #: a module may import from its own stage and from earlier ones
 ORDER = [
-    "version", "folders", "deadline", "outside", "terminal", "records", "errors", "store", "processes", "grammar", "syntax",
+    "records", "version", "folders", "deadline", "outside", "terminal", "errors", "store", "processes", "grammar", "syntax",
     "diagnostics", "ir", "analysis", "reporting", "semantics", "inspection", "interpret", "templates", "codegen", "derivation",
     "prove", "onnx", "match", "kernels", "sessions", "egraph", "generate", "foreign", "mutate", "cost", "fuse", "cuda", "report",
     "search", "catalogue", "checking", "lsp", "api", "testing", "cli",

@@ -8,7 +8,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract import EXTRACTORS
 from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, ExtractionProblem, Price, Weigh
 from dslc.egraph.graph import EGraph
-from dslc.ir.graph import Graph, Node, Value, with_args
+from dslc.ir.graph import Graph, Node, Value, Values, with_args
 
 
 def extract(
@@ -46,7 +46,7 @@ class _Builder:
         for number, choice in extraction.choice.items():
             self.chosen[number] = choice.key if isinstance(choice.key, Node) else None
         self.built: dict[int, Value] = {}
-        self.nodes: dict[Node, tuple[Value, ...]] = {}
+        self.nodes: dict[Node, Values] = {}
         self.weights: dict[int, Choice] | None = None
 
     def value(self, root: int) -> Value:

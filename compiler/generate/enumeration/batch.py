@@ -24,6 +24,7 @@ from dslc.ir.graph import (
     Scope,
     ScopeNode,
     Value,
+    Values,
     input_value,
     nodes_of,
     rebuild,
@@ -46,8 +47,8 @@ DEPTH = 64  #: how deep operators are spelled out in others
 class ItemProgram:
     """An item at given argument types: parameters, and its results as scopes and constants only."""
 
-    params: tuple[Value, ...]
-    results: tuple[Value, ...]
+    params: Values
+    results: Values
 
     def run(self, args: Sequence[Array], domain: Domain) -> list[Array]:
         """The results for arguments with a leading batch axis; an item without arguments gives results without one."""
@@ -79,12 +80,12 @@ def program(
     return ItemProgram(params, _meaning(rules, apply(rules, item.op, params, attrs), stand_in, DEPTH))
 
 
-def _meaning(rules: Rules, values: tuple[Value, ...], stand_in: bool, depth: int) -> tuple[Value, ...]:
+def _meaning(rules: Rules, values: Values, stand_in: bool, depth: int) -> Values:
     """Calls replaced by what they mean, or what stands in for them, until none is left."""
     if depth == 0:
         raise fail("E0317", "an operator is expanded without end", None)
 
-    def step(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    def step(node: Node, args: Values) -> Values:
         if not isinstance(node, Call):
             return with_args(node, args)
         other = rules.traits_of(node.op).named.get("stand_in") if stand_in else None

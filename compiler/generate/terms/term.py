@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.graph import Attrs, Value, input_value
+from dslc.ir.graph import Attrs, Value, Values, input_value
 from dslc.ir.scalar import Apply, Num, dimension
 from dslc.records import record
 from dslc.semantics.apply import apply
@@ -363,7 +363,7 @@ def show(term: Term) -> str:
     return text if term.item.cut is None and term.output == 0 else f"{text}.{term.output}"
 
 
-def values(rules: Rules, roots: Sequence[Term], feeds: Mapping[Term, Value]) -> tuple[Value, ...]:
+def values(rules: Rules, roots: Sequence[Term], feeds: Mapping[Term, Value]) -> Values:
     """The terms as graphs over the given values of their inputs (of the inputs' shapes).
 
     Raises:

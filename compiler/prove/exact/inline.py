@@ -15,7 +15,7 @@ from dslc.ir.constants import ArrayData, FillRef, clamped
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.fold import least
-from dslc.ir.graph import Constant, Input, ScopeNode, Value
+from dslc.ir.graph import Constant, Input, ScopeNode, Value, Values
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -56,7 +56,7 @@ class _Body:
     """The meanings of the iterators and operands of a scope's body; `depth` counts the reductions around it."""
 
     at: Mapping[Iter, Scalar]
-    args: tuple[Value, ...]
+    args: Values
     depth: int
     types: tuple[DType, ...] = ()
     memo: dict[Scalar, Scalar] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Inliner:
         """The element of an output at a position, as an expression over inputs."""
         return self._value(value, position, 0)
 
-    def placed(self, root: Scalar, at: Mapping[Iter, Scalar], args: tuple[Value, ...]) -> Scalar:
+    def placed(self, root: Scalar, at: Mapping[Iter, Scalar], args: Values) -> Scalar:
         """A part of a scope's body, where its iterators and operands stand for these."""
         return self._scalar(root, at, args, 0)
 
@@ -153,7 +153,7 @@ class Inliner:
             return body
         return raw_apply(f"convert:{target}", body)
 
-    def _scalar(self, root: Scalar, at: Mapping[Iter, Scalar], args: tuple[Value, ...], depth: int) -> Scalar:
+    def _scalar(self, root: Scalar, at: Mapping[Iter, Scalar], args: Values, depth: int) -> Scalar:
         return self._put(root, _Body(at, args, depth, _types(args)))
 
     def _put(self, node: Scalar, body: _Body) -> Scalar:
@@ -207,7 +207,7 @@ class Inliner:
         # how the smart constructors write a division by a number
         return raw_apply(f"quotient:{dtype}", args[1], num(number.value.denominator))
 
-    def _reduce(self, node: Reduce, at: Mapping[Iter, Scalar], args: tuple[Value, ...], depth: int) -> Scalar:
+    def _reduce(self, node: Reduce, at: Mapping[Iter, Scalar], args: Values, depth: int) -> Scalar:
         inner = dict(at)
         iters: list[Iter] = []
         extents: list[Scalar] = []
@@ -235,7 +235,7 @@ def _position(index: Scalar) -> Scalar:
     )
 
 
-def _types(args: tuple[Value, ...]) -> tuple[DType, ...]:
+def _types(args: Values) -> tuple[DType, ...]:
     return tuple([arg.type.dtype for arg in args])
 
 

@@ -22,7 +22,7 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown, term_choices
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, Values
 from dslc.ir.scalar import Apply
 from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
 from dslc.prove.element_types import admits, types_of
@@ -204,7 +204,7 @@ def compare_values(
 
 
 def _differs(
-    sides: tuple[tuple[Value, ...], tuple[Value, ...]],
+    sides: tuple[Values, Values],
     inputs: Sequence[Value],
     domain: Domain,
     rng: np.random.Generator,

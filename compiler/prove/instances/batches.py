@@ -21,6 +21,7 @@ from dslc.ir.graph import (
     Scope,
     ScopeNode,
     Value,
+    Values,
     nodes_of,
     rebuild,
     retyped,
@@ -186,7 +187,7 @@ def _without(instance: SymbolicInstance, gone: Collection[str]) -> list[tuple[Di
     ]
 
 
-Sides = tuple[tuple[Value, ...], tuple[Value, ...]]
+Sides = tuple[Values, Values]
 
 
 def sides_without(instance: SymbolicInstance, gone: Collection[str], ones: bool = False) -> Sides | None:
@@ -204,7 +205,7 @@ def sides_without(instance: SymbolicInstance, gone: Collection[str], ones: bool 
         kind = TensorType(value.type.dtype, kept)
         known[value] = retyped(value.node, kind) if isinstance(value.node, Input) else value
 
-    def step(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    def step(node: Node, args: Values) -> Values:
         if not isinstance(node, ScopeNode):
             return node.values
         scope, cut[Value(node)] = _scope_without(node.scope, [cut.get(arg, frozenset()) for arg in node.args], ones)

@@ -8,7 +8,7 @@ from typing import Any
 
 from dslc.analysis.conditions import unknowns
 from dslc.ir.dtype import DType
-from dslc.ir.graph import ScopeNode, Value, nodes_of
+from dslc.ir.graph import ScopeNode, Values, nodes_of
 from dslc.ir.scalar import Apply, Iter, Scalar, Sym, walk
 from dslc.prove.instances.cases import AssumedCase, Restart
 from dslc.semantics.values import Numbers
@@ -110,7 +110,7 @@ def _tuple(parts: Iterable[object]) -> str:
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
-def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice) -> None:
+def check_numbers(outputs: Values, facts: AssumedCase, choice: Choice) -> None:
     """Raises Restart where something computed depends on an unknown real number, a guard does, or an attribute multiplies positions.
 
     Where all integers stay unknown, such attributes, and numbers of which guards alone speak, are noted only: what holds for all

@@ -16,7 +16,7 @@ from dslc.errors import DslcError
 from dslc.interpret.draft import names_in, rule_text
 from dslc.interpret.instantiate import show
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Value
+from dslc.ir.graph import Values
 from dslc.ir.scalar import Num, Scalar, apply, as_scalar, num
 from dslc.prove.element_types import types_of
 from dslc.prove.instances.axis_reading import excludes_ranks, sufficient_rank
@@ -365,7 +365,7 @@ def _is_known(value: Any) -> bool:
     return all(map(_is_known, value)) if isinstance(value, tuple) else isinstance(value, bool | int | Fraction | str)
 
 
-def _shapes(left: tuple[Value, ...], right: tuple[Value, ...], assumed: AssumedCase) -> list[Scalar]:
+def _shapes(left: Values, right: Values, assumed: AssumedCase) -> list[Scalar]:
     """Equalities of sizes of both sides that are not proved."""
     out: list[Scalar] = []
     for a, b in zip(left, right, strict=True):

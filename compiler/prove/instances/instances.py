@@ -15,7 +15,7 @@ from typing import Any
 
 from dslc.analysis.conditions import unknowns
 from dslc.analysis.reads import computed
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, Values
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, walk
 from dslc.ir.sizes import with_sizes
 from dslc.prove.verdict import Verdict
@@ -51,15 +51,15 @@ class SymbolicInstance:
     is only used where its right side has a meaning), and equalities of the sides' shapes that are not proved.
     """
 
-    inputs: tuple[Value, ...]
-    left: tuple[Value, ...]
-    right: tuple[Value, ...]
+    inputs: Values
+    left: Values
+    right: Values
     outputs: tuple[str, ...]
     conditions: tuple[Scalar, ...]
     text: str
     undischarged: tuple[Scalar, ...]
     #: both sides as the rule writes them, with calls of operators
-    graphs: tuple[tuple[Value, ...], tuple[Value, ...]]
+    graphs: tuple[Values, Values]
     #: values of its names, but for unknowns
     drawn: Mapping[str, Any]
     #: the axes of each input that are a pack's

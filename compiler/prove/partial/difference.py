@@ -22,7 +22,7 @@ from dslc.analysis.reads import inputs_of, reads_at_data
 from dslc.interpret.domain import Redraw
 from dslc.interpret.exact import Exact
 from dslc.interpret.run import InterpretError, run_scopes
-from dslc.ir.graph import Scope, Value, nodes_of, scope_value
+from dslc.ir.graph import Scope, Value, Values, nodes_of, scope_value
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
@@ -221,7 +221,7 @@ def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:
     return scope_value(Scope(value.type.shape, element, value.type.dtype), (value,))
 
 
-def _expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+def _expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[Values, Values]:
     """Both programs without calls. Raises NotCompared where their types differ."""
     if [value.type for value in old] != [value.type for value in new]:
         shown = [", ".join(str(value.type) for value in side) for side in (old, new)]
@@ -233,7 +233,7 @@ def _expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple
     return both[: len(old)], both[len(old) :]
 
 
-def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[Values, Values]:
     """Both programs without calls, at sizes that are numbers. Raises NotCompared where they cannot be compared."""
     left, right = _expanded(rules, old, new)
     nodes = list(nodes_of((*left, *right)))

@@ -17,7 +17,7 @@ from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.field import Field, P, UnknownFunctions
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run_scopes
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, Values
 from dslc.ir.scalar import Apply, Reduce
 from dslc.prove.field.degree import difference_degree
 from dslc.prove.strided import Mask
@@ -80,7 +80,7 @@ class DrawnOutput:
 class Draws:
     """Random inputs of two programs: each asked for once."""
 
-    def __init__(self, left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> None:
+    def __init__(self, left: Values, right: Values, seed: int) -> None:
         self._left, self._right = left, right
         self._inputs = inputs_of((*left, *right))
         self._degree = difference_degree(left, right)

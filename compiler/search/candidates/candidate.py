@@ -12,7 +12,7 @@ from dslc.codegen.text import KernelText
 from dslc.cost.groups import working_nodes
 from dslc.deadline import FOREVER, Deadline
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Graph, Node, Value, with_args
+from dslc.ir.graph import Graph, Node, Value, Values, with_args
 from dslc.match import Match, replacements
 from dslc.match.recipe import Refused
 
@@ -78,7 +78,7 @@ NOISE = 2e-7  #: seconds below which a gain at one place is noise
 #: what a step is called in which groups of nodes became kernels; it is no rule, and needs no proof but that a kernel means its nodes
 KERNELS = "kernels"
 #: a fact about a region, with what its holes stand for there
-PlacedFact: TypeAlias = tuple[Fact, tuple[Value, ...]]
+PlacedFact: TypeAlias = tuple[Fact, Values]
 #: told of every candidate that is better than those before
 Progress = Callable[[Candidate], None]
 

@@ -24,6 +24,7 @@ from dslc.ir.graph import (
     Node,
     ScopeNode,
     Value,
+    Values,
     kernel_value,
     nodes_of,
     rebuild,
@@ -133,7 +134,7 @@ def _jumped(told: CandidateNames, before: Graph, after: Graph, rule: str) -> Can
     return CandidateNames(Naming(values, called), (*told.places, *((rule, place) for place in places)))
 
 
-def as_kernels(rules: Rules, outputs: Iterable[Value], opset: int) -> tuple[Value, ...]:
+def as_kernels(rules: Rules, outputs: Iterable[Value], opset: int) -> Values:
     """Make calls that ONNX has no nodes for kernels of their own: `distances(A, B)` → `kernel{h0, h1 -> distances(h0, h1)}(A, B)`."""
     outputs = tuple(outputs)
     return _with_kernels(outputs, {node for node in nodes_of(outputs) if _unsaid(rules, node, opset)})
@@ -175,8 +176,8 @@ def derived(rules: Rules, graph: Graph, context: Context) -> bool:
     )
 
 
-def _with_kernels(outputs: tuple[Value, ...], calls: Collection[Node]) -> tuple[Value, ...]:
-    def step(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+def _with_kernels(outputs: Values, calls: Collection[Node]) -> Values:
+    def step(node: Node, args: Values) -> Values:
         if node not in calls:
             return with_args(node, args)
         holes = tuple(hole(k, arg.type) for k, arg in enumerate(args))

@@ -19,7 +19,7 @@ from dslc.fuse.offers import form_estimates
 from dslc.fuse.profile import Profiles, Reach
 from dslc.fuse.timings import KernelForm, Subject
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, nodes_of
+from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, Values, nodes_of
 from dslc.ir.holes import abstracted
 from dslc.ir.scalar import Read
 from dslc.match.forms import forms, has_form
@@ -121,7 +121,7 @@ class Builder:
         return sum(found)
 
     def cheapest(
-        self, options: Iterable[tuple[tuple[Value, ...], T]], most: float, other_forms: bool = False
+        self, options: Iterable[tuple[Values, T]], most: float, other_forms: bool = False
     ) -> list[tuple[float, T]]:
         """Options whose programs take less than `most` seconds by estimate, with these, the cheapest first. Raises TimeUp.
 

@@ -19,7 +19,7 @@ from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.symbolic_sizes import NotSymbolic, SizeNumbers
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Graph, Node, Value, replace
+from dslc.ir.graph import Call, Graph, Node, Values, replace
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Read
 from dslc.prove.garbage import gc_paused
@@ -94,7 +94,7 @@ class Derivations(HotOperators):
         """Return whether a sum has a longer window than those that have another form, which programs of it may have."""
         return sum(span > WINDOW for span in windows(self.builder.rules, program)) > 1
 
-    def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+    def facts(self, graph: Graph) -> Iterator[tuple[Fact, Values]]:
         """Facts about what hot nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
         base = Candidate(graph, self.builder.costs.graph_cost(graph))
         for region in self.operators(base, Neighbours(graph)):

@@ -15,7 +15,7 @@ from dslc.cost.model import CostModel
 from dslc.fuse.autotune import TunedKernel
 from dslc.fuse.kernels import kernels
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Graph, Kernel, Node, Value, rebuild, with_args
+from dslc.ir.graph import Graph, Kernel, Node, Value, Values, rebuild, with_args
 from dslc.ir.holes import instantiated
 from dslc.ir.places import places_of
 from dslc.search.candidates.candidate import KERNELS, Candidate, Limits, Progress, disjoint, least_gain, rewritten
@@ -23,7 +23,7 @@ from dslc.search.region_rewrites.fusions import describe_kernel, fact_of_kernel,
 from dslc.search.region_rewrites.region_log import MeasuredRewrite
 
 
-def places_in(graph: Graph, one: MeasuredRewrite) -> Iterator[tuple[tuple[Value, ...], dict[Value, Value]]]:
+def places_in(graph: Graph, one: MeasuredRewrite) -> Iterator[tuple[Values, dict[Value, Value]]]:
     """The places of its old program in a graph: values of its holes, and what may stand for which values there."""
     for holes, values in places_of(one.fact.old, graph):
         if tuple(value.constant for value in holes) == _weights(one):
@@ -92,14 +92,14 @@ class Findings:
     found: tuple[MeasuredRewrite, ...]
     costs: CostModel
 
-    def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+    def facts(self, graph: Graph) -> Iterator[tuple[Fact, Values]]:
         """Yield the facts that each finding rests on, at each of its places."""
         for one, holes, _ in self.moves(graph):
             yield one.fact, holes
             if one.fact.new != one.program:
                 yield from kernel_facts(one.program, holes)
 
-    def moves(self, graph: Graph) -> Iterator[tuple[MeasuredRewrite, tuple[Value, ...], dict[Value, Value]]]:
+    def moves(self, graph: Graph) -> Iterator[tuple[MeasuredRewrite, Values, dict[Value, Value]]]:
         """Each finding at each of its places: the values of its holes, and what may stand for which values."""
         for one in self.found:
             for holes, new in places_in(graph, one):

@@ -15,7 +15,7 @@ from dslc.fuse.fusion import Fused, Fusing
 from dslc.fuse.kernels import kernels, unfold
 from dslc.fuse.templates import Templates
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Graph, Kernel, Value, kernel_value, replace
+from dslc.ir.graph import Graph, Kernel, Value, Values, kernel_value, replace
 from dslc.match.forms import stated_error
 from dslc.records import record
 from dslc.search.candidates.candidate import KERNELS, Candidate
@@ -89,7 +89,7 @@ def fact_of_kernel(program: Graph) -> Fact:
     return Fact(KERNELS, program, Graph(program.inputs, kernel_value(program, program.inputs)))
 
 
-def kernel_facts(program: Graph, leaves: Sequence[Value]) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+def kernel_facts(program: Graph, leaves: Sequence[Value]) -> Iterator[tuple[Fact, Values]]:
     """Yield a fact for each kernel of a program over some leaves."""
     given = dict(zip(program.inputs, leaves, strict=True))
     for node in program.nodes():

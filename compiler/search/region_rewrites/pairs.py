@@ -10,7 +10,7 @@ from dslc.derivation.programs import PricedProgram
 from dslc.derivation.steps import Steps
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, Node, Value, replace, topological
+from dslc.ir.graph import Call, Graph, Node, Value, Values, replace, topological
 from dslc.ir.holes import abstracted, leaves_of, program
 from dslc.records import record
 from dslc.search.candidates.candidate import Candidate
@@ -73,7 +73,7 @@ class PairedDerivation:
         roots = [node.values[0] for node in site.place]
         sums = abstracted((*site.ends, *roots), leaves_of(site.nodes))[0].outputs[len(site.ends) :]
         own = [self._over(one, node) for one, node in zip(sums, site.place, strict=True)]
-        named: dict[tuple[Value, ...], tuple[tuple[Value, ...], str]] = {}
+        named: dict[Values, tuple[Values, str]] = {}
         for (a, left), (b, right) in product(*own):
             for parts in merged(builder.rules, left, right):
                 made = tuple(self._steps.normal(part) for part in parts)

@@ -9,7 +9,7 @@ from math import inf
 from dslc.derivation.programs import PricedProgram
 from dslc.fuse.autotune import TunedKernel
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, Kernel, Node, Value
+from dslc.ir.graph import Call, Graph, Kernel, Node, Values
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.records import record
 from dslc.search.region_rewrites.fusions import fact_of_kernel
@@ -96,10 +96,10 @@ class MatchSite:
 
     place: tuple[Call, ...]
     nodes: tuple[Node, ...]
-    ends: tuple[Value, ...]
+    ends: Values
 
     @property
-    def region(self) -> tuple[Graph, tuple[Value, ...]]:
+    def region(self) -> tuple[Graph, Values]:
         """The program of its nodes over holes, and what these stand for."""
         return abstracted(self.ends, leaves_of(self.nodes))
 

@@ -23,7 +23,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.interpret.instantiate import Rejected
 from dslc.ir.constants import FillRef, fill
 from dslc.ir.facts import Chain, Fact
-from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, nodes_of, with_args
+from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, Values, nodes_of, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, walk
 from dslc.ir.sizes import with_sizes
@@ -38,7 +38,6 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-Values = tuple[Value, ...]
 #: what random inputs agree in: numbers modulo a prime, or only floats
 Agreed = Literal["field", "floats"]
 #: `exact`, `field`: shown again by that prover; `floats`: equal on random floats; `rule`: by nothing but the proof of the rule
@@ -241,7 +240,7 @@ class _Prover:
         return next((way for way in get_args(Agreed) if way == outcome.how), None)
 
 
-def _decimal(values: tuple[Value, ...]) -> tuple[Value, ...]:
+def _decimal(values: Values) -> Values:
     """Expanded values in which a 32-bit float is the shortest decimal that stands for it: 0.1, and not a number of many digits."""
     memo: dict[Scalar, Scalar] = {}
 

@@ -16,7 +16,7 @@ from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import state
 from dslc.errors import DslcError
 from dslc.ir.facts import fact_of
-from dslc.ir.graph import Call, Graph, Node, Value, with_args
+from dslc.ir.graph import Call, Graph, Node, Value, Values, with_args
 from dslc.match import CompiledRule
 from dslc.prove.evidence.dependencies import proved_traits
 from dslc.search.candidates.candidate import PlacedFact, rewritten
@@ -143,7 +143,7 @@ def _without(node: Call, name: str) -> dict[str, Any]:
     return {key: value for key, value in node.attrs if key != name}
 
 
-def _taken_apart(rules: Rules, like: Call, name: str, sizes: Sequence[Any]) -> tuple[Value, ...]:
+def _taken_apart(rules: Rules, like: Call, name: str, sizes: Sequence[Any]) -> Values:
     return apply(rules, like.op, list(like.args), {**dict(like.attrs), name: tuple(sizes)})
 
 

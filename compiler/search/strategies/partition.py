@@ -20,7 +20,7 @@ from dslc.cost.groups import working_nodes
 from dslc.cost.model import CostModel
 from dslc.deadline import TimeUp
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import Graph, Value, Values
 from dslc.prove.garbage import gc_paused
 from dslc.records import record
 from dslc.search.candidates.candidate import NOISE, Candidate, Front, Limits, imaged, rewritings, rewritten
@@ -51,7 +51,7 @@ class Explorer(Protocol):
 
 
 #: places by the outputs of the region that stands there
-Places: TypeAlias = dict[tuple[Value, ...], list[RegionPlace]]
+Places: TypeAlias = dict[Values, list[RegionPlace]]
 #: a search of a space, one of so many
 Make: TypeAlias = Callable[[Space, int], Explorer]
 
@@ -128,9 +128,9 @@ class _Divided:
     def __init__(self, space: Space, make: Make, small: bool) -> None:
         self._space, self._make, self._small_regions = space, make, small
         self._best, self._limits, self._on_built = space.start, space.limits, space.limits.on_built
-        self._works: dict[tuple[Value, ...], _Work] = {}
+        self._works: dict[Values, _Work] = {}
         self._every: list[_Work] = []
-        self._seen: set[tuple[Value, ...]] = set()
+        self._seen: set[Values] = set()
         self._map: RegionMap | None = None
 
     def run(self) -> Candidate:
@@ -191,7 +191,7 @@ class _Divided:
                 heapq.heappush(queue, (work.expanded / weight, number, weight, work))
         return bool(queue)
 
-    def _forget(self, turn: int, places: Collection[tuple[Value, ...]]) -> None:
+    def _forget(self, turn: int, places: Collection[Values]) -> None:
         """Regions that were in no turn of a cycle stand nowhere any more."""
         if turn % KINDS == 0:
             self._works = {key: work for key, work in self._works.items() if key in self._seen}

@@ -23,6 +23,7 @@ from dslc.ir.graph import (
     Node,
     Opaque,
     Value,
+    Values,
     constant_value,
     input_value,
     nodes_of,
@@ -48,7 +49,7 @@ class Region:
     """A graph over `holes`: its inputs, and its weights."""
 
     graph: Graph
-    holes: tuple[Value, ...]
+    holes: Values
 
 
 @record
@@ -56,10 +57,10 @@ class RegionPlace:
     """A place of a region in a graph: the values of its holes and of its outputs there."""
 
     region: Region
-    args: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    args: Values
+    outputs: Values
 
-    def filled(self, values: Sequence[Value], args: Sequence[Value]) -> tuple[Value, ...]:
+    def filled(self, values: Sequence[Value], args: Sequence[Value]) -> Values:
         """Values of the region with the holes filled in."""
         return replace(tuple(values), dict(zip(self.region.holes, args, strict=True)))
 
