@@ -12,14 +12,14 @@ from tests.unit.test_numbers_of_modules import modules
 #: code tokens by package, without docstrings, comments and blank lines. A package that grows takes its tokens from others' rows
 #: in the same commit; what is saved is banked here.
 TOKENS = {
-    "analysis": 14_884, "api": 16_348, "catalogue": 1_703, "checking": 13_426, "cli": 20_135, "codegen": 76_755,
-    "cost": 37_576, "cuda": 38_880, "derivation": 50_511, "diagnostics": 2_166, "dslc": 10_939, "egraph": 24_482,
-    "foreign": 31_737, "fuse": 25_604, "generate": 52_036, "inspection": 10_361, "interpret": 41_271, "ir": 26_350,
-    "lsp": 16_580, "match": 38_373, "mutate": 28_557, "onnx": 63_514, "processes": 3_378, "prove": 132_706,
-    "reporting": 8_157, "search": 87_825, "semantics": 69_857, "syntax": 23_776,
+    "analysis": 14_577, "api": 16_147, "catalogue": 1_642, "checking": 13_290, "cli": 20_033, "codegen": 72_725,
+    "cost": 36_164, "cuda": 38_029, "derivation": 49_881, "diagnostics": 2_128, "dslc": 10_855, "egraph": 21_984,
+    "foreign": 30_316, "fuse": 24_803, "generate": 50_232, "inspection": 10_271, "interpret": 40_414, "ir": 24_674,
+    "lsp": 16_381, "match": 36_613, "mutate": 28_151, "onnx": 61_673, "processes": 3_364, "prove": 120_793,
+    "reporting": 8_057, "search": 86_706, "semantics": 66_581, "syntax": 23_426,
 }  # fmt: skip
 #: tokens of all packages: may fall, never rise
-SUM = 967_887
+SUM = 929_910
 #: what counts for nothing: layout and comments
 LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING,
