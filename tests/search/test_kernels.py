@@ -70,7 +70,7 @@ def test_an_operator_of_a_user_s_own_is_its_kernel(tmp_path: Path) -> None:
         "utf-8",
     )
     model = neighbours.model(manhattan=True)
-    found = dslc.optimize(model, rules=rules, bind={"n": 256}, budget=120, steps=50, timing=False, threads=1)
+    found = dslc.optimize(model, rules=rules, bind={"n": 256}, budget=120, steps=12, timing=False, threads=1)
     # the nodes as they are make the same loops: the two differ by what was measured
     assert {step.rule for step in found.report.steps} & {"manhattan.without_a_cube", "kernels"}, found.report
     # a view may stay beside the kernel
