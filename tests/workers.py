@@ -1,7 +1,7 @@
 """Processes that run models, forked from one that has imported what they need: importing it again and again was a third of the time.
 
-What is started is what `python -m dslc.cost.worker` starts, with the environment, folder and processors of the process that asks. Command
-lines that tests start as processes of their own start theirs without this.
+What is started is what `python -m dslc.cost.worker` starts, with the environment, folder and processors of the process that asks.
+Command lines that tests start as processes of their own start theirs without this.
 """
 
 from __future__ import annotations
