@@ -95,14 +95,14 @@ def searched(
 
 
 @pytest.mark.parametrize(
-    "strategy",
-    [Backtrack, partial(Saturate, enodes=300), partial(Mcts, enodes=300), Auto],
+    ("strategy", "count"),
+    [(Backtrack, 2), (partial(Saturate, enodes=300), 2), (partial(Mcts, enodes=300), 2), (Auto, 1)],
     ids=["Backtrack", "Saturate", "Mcts", "Auto"],
 )
-def test_a_note_says_what_was_done_beside_a_search_and_without_it_there_is_none(strategy: Any) -> None:
+def test_a_note_says_what_was_done_beside_a_search_and_without_it_there_is_none(strategy: Any, count: int) -> None:
     for tidy in (True, False):
         notes: list[str] = []
-        searched(strategy(tidy=tidy), gates(2), named(*GATES), Limits(30), note=notes.append)
+        searched(strategy(tidy=tidy), gates(count), named(*GATES), Limits(30), note=notes.append)
         assert any(note.startswith("beside the ") and "steps of sweeps" in note for note in notes) is tidy
         assert any("rules, " in note and "of several" in note for note in notes)
 
