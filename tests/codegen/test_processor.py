@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -280,6 +281,7 @@ def test_a_report_says_the_level(level: str, tmp_path: Path, monkeypatch: pytest
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[20000] x) => (float[20000] y) {
       s = Softplus(x)  t = Tanh(s)  y = Mul(x, t)
     }"""
-    found = dslc.optimize(onnx.parser.parse_model(text), isa=level, threads=1, budget=30, derive=False, mutate=False)  # type: ignore[arg-type]
+    only: dict[str, Any] = {"derive": False, "mutate": False}
+    found = dslc.optimize(onnx.parser.parse_model(text), isa=level, threads=1, budget=30, steps=6, timing=False, **only)  # type: ignore[arg-type]
     assert f"kernels for {level}" in json.dumps(json.loads(found.report.to_json()))
     assert not found.report.kept_original and known(found.model, processor=of_level(level)) is not None

@@ -45,7 +45,9 @@ from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many
 from dslc.sessions import session
+from tests.caches import apart
 from tests.search.rewriting import proposed
+from tests.tuned import tuned
 
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 
@@ -55,9 +57,11 @@ pytestmark = pytest.mark.kernels
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Caches of its own: nothing that was measured elsewhere decides."""
-    folder = str(tmp_path_factory.mktemp("cache"))
+    folder = str(apart(tmp_path_factory.mktemp("cache")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSLC_CACHE", folder)
+        # no test rests on the best of many kernels
+        tuned(patch, "fuse.autotune", variants=2)
         yield folder
 
 
