@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import pickle
+import select
 import socket
 import subprocess
 import sys
@@ -66,6 +67,8 @@ def _work(worker: Any, asked: socket.socket, ends: list[int], there: int, state:
         os.chdir(state["folder"])
         os.sched_setaffinity(0, state["processors"])
         worker.CPUS = worker.allowed_cpus()
+        # one that was started ahead and is never asked imports no runtime
+        select.select([0], [], [])
         worker.main()
         code = 0
     except SystemExit:

@@ -131,7 +131,9 @@ def test_programs_are_forgotten_with_their_last_user() -> None:
 
 
 def kept_operators() -> set[str]:
-    return {node.op for kept in list(Node._pool.values()) if isinstance(node := kept(), Call)}
+    kept = [one() for one in list(Node._pool.values())]
+    assert None not in kept, "a node is gone, and what it was made of is still there"
+    return {node.op for node in kept if isinstance(node, Call)}
 
 
 # ---- making graphs anew ------------------------------------------------------------------------------------------------
