@@ -56,7 +56,7 @@ def old(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def file(std: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model with a kernel that is written by hand, and a cache of its own."""
-    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache", kernels=True)))
     monkeypatch.setattr(kernels, "_own", by_hand)
     path = tmp_path / "fast.onnx"
     onnx.save(mish(std)[1], path)
@@ -277,7 +277,7 @@ def test_the_doctor_tells_the_level(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @needs_compiler
 @pytest.mark.parametrize("level", HERE[:1])
 def test_a_report_says_the_level(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache", kernels=True)))
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[20000] x) => (float[20000] y) {
       s = Softplus(x)  t = Tanh(s)  y = Mul(x, t)
     }"""

@@ -74,7 +74,7 @@ def test_a_rule_that_the_interpreter_tells_apart_is_not_called_proved(std: Rules
     claims: list[Edited] = []
     others: list[Edited] = []
     answered: Counter[str] = Counter()
-    for rule in drawn(std, subs, 30):
+    for rule in drawn(std, subs, 40):
         verdict = prover_verdict(std, rule.sub, "exact", small=False)
         answered[verdict.answer] += 1
         (claims if verdict.answer == "equal" else others).append(rule)

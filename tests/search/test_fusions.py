@@ -351,7 +351,7 @@ MORE: tuple[Step, ...] = (
 )
 
 
-@settings(max_examples=5)
+@settings(max_examples=8)
 @given(
     base=st.integers(0, len(BASES) - 1),
     steps=st.lists(
