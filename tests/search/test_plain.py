@@ -44,7 +44,7 @@ def test_what_is_a_kernel_of_its_own_is_also_said_in_nodes(tmp_path: Path, monke
 
     monkeypatch.setattr(standard_nodes, "_said", kept)
     model = swishes(11)
-    report = optimize(model, Settings(budget=20.0, threads=1, timing=False, cache=tmp_path)).report
+    report = optimize(model, Settings(budget=20.0, threads=1, cache=tmp_path)).report
     (asked,) = [one for one in report.asked if one.name == "plain nodes" and one.turns]
     assert asked.done
     found = known[0]
@@ -55,5 +55,5 @@ def test_what_is_a_kernel_of_its_own_is_also_said_in_nodes(tmp_path: Path, monke
 
 def test_what_onnx_has_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), StandardNodes()))
-    report = optimize(swishes(14, 1), Settings(budget=5.0, threads=1, timing=False, cache=tmp_path)).report
+    report = optimize(swishes(14, 1), Settings(budget=5.0, threads=1, cache=tmp_path)).report
     assert not any(one.turns for one in report.asked if one.name == "plain nodes")
