@@ -222,7 +222,7 @@ def test_rules_that_explode_stay_within_the_limits(strategy: Strategy) -> None:
     for term in terms[1:]:
         total = op("add", total, term)
     # the solver has a part of the time
-    limits = Limits(40, until=Deadline.after(8))
+    limits = Limits(40, until=Deadline.after(4))
     orders = load_many(["std", str(Path(__file__).parents[2] / "benchmarks" / "egraph.rules")])
     explode = [rule for rule in chosen_rules(orders) if rule.name.startswith(("std.add_of", "egraph.add_"))]
     found = searched(strategy, Graph(tuple(terms), (total,)), explode, limits)
