@@ -58,3 +58,12 @@ def std() -> Rules:
     from dslc.semantics.library import standard
 
     return standard()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers() -> Iterator[None]:
+    """Processes that run models are forked."""
+    from tests.workers import forked_workers
+
+    with forked_workers():
+        yield

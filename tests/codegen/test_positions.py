@@ -54,7 +54,7 @@ def answer(run: Any) -> Any:
 @needs_compiler
 def test_a_session_says_what_the_runtime_says(std: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At sizes and numbers where all is inside, and where one position is not."""
-    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache", kernels=True)))
     asked = [(OPEN[name], rows, None) for name in OPEN for rows in (7, 6, 1)]
     asked += [(DATA[name], 6, at) for name in DATA for at in (5, -6, 6, -7, 10**12, -(10**12))]
     sessions: dict[str, Any] = {}

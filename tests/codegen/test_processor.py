@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -55,7 +56,7 @@ def old(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def file(std: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model with a kernel that is written by hand, and a cache of its own."""
-    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache", kernels=True)))
     monkeypatch.setattr(kernels, "_own", by_hand)
     path = tmp_path / "fast.onnx"
     onnx.save(mish(std)[1], path)
@@ -276,10 +277,11 @@ def test_the_doctor_tells_the_level(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @needs_compiler
 @pytest.mark.parametrize("level", HERE[:1])
 def test_a_report_says_the_level(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache", kernels=True)))
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[20000] x) => (float[20000] y) {
       s = Softplus(x)  t = Tanh(s)  y = Mul(x, t)
     }"""
-    found = dslc.optimize(onnx.parser.parse_model(text), isa=level, threads=1, budget=30, derive=False, mutate=False)  # type: ignore[arg-type]
+    only: dict[str, Any] = {"derive": False, "mutate": False}
+    found = dslc.optimize(onnx.parser.parse_model(text), isa=level, threads=1, budget=30, steps=6, timing=False, **only)  # type: ignore[arg-type]
     assert f"kernels for {level}" in json.dumps(json.loads(found.report.to_json()))
     assert not found.report.kept_original and known(found.model, processor=of_level(level)) is not None

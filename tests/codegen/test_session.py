@@ -43,7 +43,7 @@ compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there i
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of its own, and the generator that knows one kernel."""
-    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache", kernels=True)))
     monkeypatch.setattr(kernels, "_own", by_hand)
     return tmp_path / "cache"
 

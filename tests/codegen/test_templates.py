@@ -36,7 +36,7 @@ static void run(const int64_t* sizes, const {{ X.type }}* X, {{ Y.type }}* Y, in
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache", kernels=True)))
     return tmp_path
 
 

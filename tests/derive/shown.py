@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ from dslc.cli.derive import command
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
 from dslc.semantics.written import read_program
+from tests.libraries import libraries
 
 
-@cache
 def library(*own: Path) -> Rules:
-    return load_many(["std", "einnet", *own])
+    return libraries("std", "einnet", *map(str, own))
 
 
 def derived(text: str, *options: str) -> list[dict[str, Any]]:

@@ -14,14 +14,15 @@ from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
 from dslc.semantics.apply import apply as applied
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
+from tests.libraries import libraries
 
 N, M = dimension("N"), dimension("M")
 
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load_many(["std", "einnet"])
+    return libraries("std", "einnet")
 
 
 def f32(*shape: int | Scalar) -> TensorType:

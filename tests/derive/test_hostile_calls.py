@@ -6,12 +6,12 @@ import pytest
 
 from dslc.derivation.calls import read_call
 from dslc.errors import DslcError
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules, standard
 
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load_many(["std"])
+    return standard()
 
 
 @pytest.mark.parametrize(

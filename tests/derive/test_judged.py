@@ -20,6 +20,7 @@ from dslc.prove.derivations import verify_derivation
 from dslc.semantics.check import check
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import load_many, modules_of
+from tests.libraries import libraries
 
 HEAD = "dslc 1\nlibrary own 1.0.0\n\n"
 LEFT = "index x: X, y: Y, z: Z\n  term f(x, y, z)\n  expr [x] sum[y, z] f(x, y, z)\n  =>\n  "
@@ -86,7 +87,7 @@ def test_wrong_derivations_are_refuted_by_an_instance_and_right_ones_tested(tmp_
 
 
 def test_einnet_s_derivations_hold_on_random_expressions() -> None:
-    rules = load_many(["einnet"])
+    rules = libraries("einnet")
     helpers = list(rules.derivations.values())
     verdicts = {each.name: verify_derivation(rules, each, 1, helpers, most=4) for each in helpers}
     assert {name: verdict.status for name, verdict in verdicts.items()} == dict.fromkeys(rules.derivations, "tested")

@@ -15,12 +15,13 @@ from dslc.ir.graph import Call
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
+from tests.libraries import libraries
 
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load_many(["std", "einnet"])
+    return libraries("std", "einnet")
 
 
 def shown(rules: Rules, text: str, states: int, depth: int = 7) -> list[PricedProgram]:

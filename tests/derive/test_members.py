@@ -16,13 +16,14 @@ from dslc.ir.text import program_text
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
 from dslc.semantics.written import read_program
+from tests.libraries import libraries
 
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load_many(["std", "einnet"])
+    return libraries("std", "einnet")
 
 
 def expression(rules: Rules, text: str) -> Value:

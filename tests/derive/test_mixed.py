@@ -14,12 +14,13 @@ from dslc.match.forms import forms
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
+from tests.libraries import libraries
 
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load_many(["std", "einnet"])
+    return libraries("std", "einnet")
 
 
 #: the derivations of Figure 6, in their order

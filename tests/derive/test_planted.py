@@ -21,6 +21,7 @@ from dslc.prove.exact.compare import compare
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many
+from tests.libraries import libraries
 
 ONE = "index x: X, y: Y\n  term f(x, y)\n  expr [x] sum[y] f(x, y)\n  =>\n  expr [x] "
 TWO = "index x: X, y: Y\n  term f(x), g(x, y)\n  expr [x] sum[y] f(x) * g(x, y)\n  =>\n  expr [x] "
@@ -134,7 +135,7 @@ def derivation(folder: Path, text: str) -> DerivationDef:
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load_many(["std", "einnet"])
+    return libraries("std", "einnet")
 
 
 @pytest.mark.parametrize("name", WRONG)

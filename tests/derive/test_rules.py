@@ -18,6 +18,7 @@ from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many
 from dslc.semantics.ways import SearchWay, way_of
+from tests.libraries import libraries
 
 PLACES = [iterator(f"i{k}") for k in range(6)]
 SUMMED = [iterator(f"r{k}") for k in range(4)]
@@ -25,7 +26,7 @@ SUMMED = [iterator(f"r{k}") for k in range(4)]
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load_many(["std", "einnet"])
+    return libraries("std", "einnet")
 
 
 def derivations(rules: Rules, *names: str) -> list[DerivationDef]:

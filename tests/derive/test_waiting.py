@@ -16,14 +16,15 @@ from dslc.ir.graph import Scope, scope_value
 from dslc.ir.scalar import apply, num, read, traversal
 from dslc.prove.derived_programs import agrees, judged
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
+from tests.libraries import libraries
 
 CALL = "conv(X: f32[1, 2, 5, 5], K: f32[3, 2, 3, 3], pads=[1, 1, 1, 1])"
 
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load_many(["std", "einnet"])
+    return libraries("std", "einnet")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from handmade import unattacked
 
 from dslc.generate.general.rules import definition
 from dslc.generate.library import generate
@@ -37,7 +38,8 @@ NOT_FOUND = {
 @pytest.fixture(scope="module")
 def compiled() -> tuple[Rules, list[CompiledRule]]:
     names = tuple(f"taso.{name}" for name in OPERATORS)
-    library = generate(GenerationSettings(libraries=("taso", "std"), operators=names, max_operators=3, proof=False))
+    with unattacked():
+        library = generate(GenerationSettings(libraries=("taso", "std"), operators=names, max_operators=3, proof=False))
     return library.rules, [
         d for rule in library.found for d in compile_directions(library.rules, definition(library.rules, rule))
     ]

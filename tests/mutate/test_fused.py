@@ -19,14 +19,15 @@ from dslc.mutate.correct import Corrected, corrections, differing
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import shape_of
 from dslc.prove.strided import mask_of
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
+from tests.libraries import libraries
 
 DILATED = "conv(X: f32[1, 3, {size}, {size}], K: f32[2, 3, 3, 3], dilation=[{by}, {by}], pads=[{by}, {by}, {by}, {by}])"
 
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load_many(["std", "pet"])
+    return libraries("std", "pet")
 
 
 def fused(rules: Rules, size: int, by: int) -> tuple[Graph, list[Corrected]]:
@@ -97,9 +98,12 @@ def test_what_has_no_images_side_by_side_has_no_sheet(rules: Rules, call: str) -
     assert not list(sheets(rules, old))
 
 
-def test_mutants_are_listed() -> None:
+def test_mutants_are_listed(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dslc.api.mutants.load_many", lambda _: rules)
     call = DILATED.format(size=17, by=2)
-    ran = CliRunner().invoke(command, [call, "--budget", "14", "--rules", "pet", "--limit", "0.4", "--json", "--all"])
+    ran = CliRunner().invoke(
+        command, [call, "--budget", "60", "--depth", "2", "--rules", "pet", "--limit", "0.4", "--json", "--all"]
+    )
     assert ran.exit_code == 0, ran.output
     found = json.loads(ran.output)
     shares = {mutant["share"] for mutant in found["mutants"] if mutant["proved"]}

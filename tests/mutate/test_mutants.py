@@ -29,12 +29,13 @@ from dslc.prove.exact import Equal, compare
 from dslc.prove.strided import Box
 from dslc.search.region_rewrites.validate import validate
 from dslc.semantics.apply import apply
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
+from tests.libraries import libraries
 
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load_many(["std", "pet"])
+    return libraries("std", "pet")
 
 
 def region(rules: Rules, op: str, *shapes: tuple[int, ...], **attrs: Any) -> Graph:

@@ -10,7 +10,7 @@ import pytest
 from dslc.prove.run.provers import deeply, exact_verdict, prover_verdict
 from dslc.semantics.library import Rules, load_many
 
-_LENGTH = 300
+_LENGTH = 150
 _FUNCTIONS = ("relu", "exp", "tanh", "sqrt")
 
 
@@ -38,12 +38,12 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
     return load_many([path])
 
 
-def test_a_chain_of_300_operators_is_proved(rules: Rules) -> None:
+def test_a_chain_of_150_operators_is_proved(rules: Rules) -> None:
     found = prover_verdict(rules, rules.substitutions["chains.right"], "exact")
     assert (found.answer, found.scope) == ("equal", "")
 
 
-def test_a_wrong_chain_of_300_operators_is_not(rules: Rules) -> None:
+def test_a_wrong_chain_of_150_operators_is_not(rules: Rules) -> None:
     found = prover_verdict(rules, rules.substitutions["chains.wrong"], "exact")
     assert found.answer != "equal" and "Recursion" not in found.reason
 

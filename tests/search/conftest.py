@@ -7,9 +7,16 @@ import pytest
 from dslc.search.generators import scheduler
 from dslc.search.generators.neighbourhood import Neighbourhood
 from dslc.search.generators.rules import Rules
+from tests.tuned import tuned
 
 
 @pytest.fixture(autouse=True)
 def without_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("kernels") is None:
         monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), Neighbourhood()))
+
+
+@pytest.fixture(autouse=True)
+def short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test rests on how exact the time of a group is."""
+    tuned(monkeypatch, "cost.measure", longest=0.05, again=0.04, shortest=0.02)

@@ -68,11 +68,11 @@ class Hands:
 def test_a_clock_knows_how_much_processor_time_there_was() -> None:
     """Waiting is no work; what children did counts when they have ended."""
     clock = Clock()
-    time.sleep(0.4)
+    time.sleep(0.15)
     assert clock.processor < 0.6 * clock.seconds and clock.starved
-    code = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    code = "import time\nend = time.process_time() + 0.1\nwhile time.process_time() < end: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert 0.29 <= clock.processor <= 2 * clock.seconds + 0.1, "less than the child used, but for what clocks round"
+    assert 0.09 <= clock.processor <= 2 * clock.seconds + 0.1, "less than the child used, but for what clocks round"
     end = time.process_time() + 3 * clock.seconds
     while time.process_time() < end and clock.starved:
         pass
@@ -518,6 +518,8 @@ def interrupted(
     onnx.save(chain(6, 96), source)
     command = [sys.executable, "-m", "dslc", "optimize", str(source), "-o", str(out), "-v", "--budget", "300s"]
     command += ["--threads", "1", "--cache", str(tmp_path / "cache"), "--only", "std.reassociate_matmul"]
+    # none of this is about what takes long beside rules
+    command += ["--no-derive", "--no-mutate"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True

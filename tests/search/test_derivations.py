@@ -49,8 +49,8 @@ from dslc.semantics.library import load_many, standard
 from dslc.sessions import session
 from tests.caches import apart
 from tests.search.rewriting import proposed
+from tests.tuned import tuned
 
-PRODUCTS = products_of(standard())
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 
 pytestmark = pytest.mark.kernels
@@ -62,6 +62,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = str(apart(tmp_path_factory.mktemp("cache")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSLC_CACHE", folder)
+        # no test rests on the best of many kernels, or on a program far from the expression
+        tuned(patch, "fuse.autotune", variants=2)
+        tuned(patch, "search.region_rewrites.derivations", states=300, priced=6)
         yield folder
 
 
@@ -262,7 +265,7 @@ def test_figure_15_what_reads_one_image_has_one_call(capsys: pytest.CaptureFixtu
     found = looked(model, margin=0.0, paired=True)
     (one,) = found.log.taken
     nodes = [node for node in found.candidates[0].graph.nodes() if isinstance(node, Call) and not node.constant]
-    (call,) = (node for node in nodes if node.op in PRODUCTS)
+    (call,) = (node for node in nodes if node.op in products_of(standard()))
     assert call.values[0].type.elements == 4 * (5 + 5) * 8 * 8
     assert set(validate(standard(), claims_of(found.candidates[0])).how.values()) == {"exact"}
     assert found.after is not None and error(model, found.after) < 1e-5
@@ -305,8 +308,9 @@ def windows_inside(program: Graph) -> list[tuple[object, ...]]:
 
 
 @compiles
-def test_a_derivation_of_one_s_own_is_at_work(tmp_path: Path) -> None:
+def test_a_derivation_of_one_s_own_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long sum as two, which EinNet's rules do not make: built, measured, and proved as theirs are."""
+    monkeypatch.setattr(derivations, "DEPTH", 2)
     file = tmp_path / "halves.rules"
     file.write_text(
         "dslc 1\nlibrary halves 0.1.0\n\nderivation sum_in_halves {\n  index x: X, y: Y\n  term f(x, y)\n  set U, V\n"
@@ -381,7 +385,7 @@ def test_a_price_that_alone_decides_against_a_program_is_measured_again() -> Non
 @compiles
 @pytest.mark.parametrize("derive", [True, False])
 def test_optimize_derives_programs_unless_told_not_to(derive: bool, tmp_path: Path) -> None:
-    quick: dict[str, Any] = {"budget": 15.0, "steps": 5, "timing": False, "threads": 1}
+    quick: dict[str, Any] = {"budget": 15.0, "steps": 5, "timing": False, "threads": 1, "mutate": False}
     found = dslc.optimize(upsampled(2, 16, 8, 2), cache=tmp_path, derive=derive, **quick)
     assert ("deriving programs" in found.report.phases) == derive
 
@@ -484,7 +488,7 @@ def test_rows_that_are_gathered_are_one_product(monkeypatch: pytest.MonkeyPatch)
         node
         for one in found.log.measured
         for node in one.fact.new.nodes()
-        if isinstance(node, Call) and node.op in PRODUCTS
+        if isinstance(node, Call) and node.op in products_of(standard())
     ]
     # two heads of all rows by those between the pads
     wanted = {(2, 256, 384), (2, 384, 256), (2, 256, 256)}

@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache", kernels=True)))
 
 
 def mish(size: int | str) -> onnx.ModelProto:
@@ -41,7 +41,9 @@ def mish(size: int | str) -> onnx.ModelProto:
 
 
 def optimized(model: onnx.ModelProto, **options: Any) -> dslc.Optimized:
-    return dslc.optimize(model, budget=40, steps=6, threads=1, only="std.relu_of_relu", **options)
+    return dslc.optimize(
+        model, budget=40, steps=6, threads=1, only="std.relu_of_relu", derive=False, mutate=False, **options
+    )
 
 
 def test_three_operators_become_one_kernel_that_is_faster() -> None:
@@ -70,7 +72,8 @@ def test_an_operator_of_a_user_s_own_is_its_kernel(tmp_path: Path) -> None:
         "utf-8",
     )
     model = neighbours.model(manhattan=True)
-    found = dslc.optimize(model, rules=rules, bind={"n": 256}, budget=120, steps=50, timing=False, threads=1)
+    about: dict[str, Any] = {"timing": False, "threads": 1, "derive": False, "mutate": False}
+    found = dslc.optimize(model, rules=rules, bind={"n": 256}, budget=120, steps=12, **about)
     # the nodes as they are make the same loops: the two differ by what was measured
     assert {step.rule for step in found.report.steps} & {"manhattan.without_a_cube", "kernels"}, found.report
     # a view may stay beside the kernel

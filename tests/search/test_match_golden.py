@@ -29,7 +29,8 @@ from dslc.match.recipe import Refused
 from dslc.match.state import Trace
 from dslc.onnx.importer import import_model
 from dslc.search.runs.selection import chosen_rules
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
+from tests.libraries import libraries
 
 GOLDEN = Path(__file__).with_name("golden_matches.json")
 MODELS = ("nasrnn", "nasnet_pools", "bert", "resnext50", "nasnet_a")
@@ -38,7 +39,7 @@ RANDOM = 16
 
 @functools.cache
 def library() -> tuple[Rules, tuple[CompiledRule, ...]]:
-    rules = load_many(["std", "taso_generated"])
+    rules = libraries("std", "taso_generated")
     return rules, tuple(chosen_rules(rules))
 
 

@@ -45,7 +45,10 @@ from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many
 from dslc.sessions import session
+from tests.caches import apart
+from tests.libraries import libraries
 from tests.search.rewriting import proposed
+from tests.tuned import tuned
 
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 
@@ -55,9 +58,11 @@ pytestmark = pytest.mark.kernels
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Caches of its own: nothing that was measured elsewhere decides."""
-    folder = str(tmp_path_factory.mktemp("cache"))
+    folder = str(apart(tmp_path_factory.mktemp("cache")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSLC_CACHE", folder)
+        # no test rests on the best of many kernels
+        tuned(patch, "fuse.autotune", variants=2)
         yield folder
 
 
@@ -76,9 +81,10 @@ def convolved(shape: tuple[int, ...], filters: int, **attrs: Any) -> onnx.ModelP
 
 
 @contextmanager
-def priced(model: onnx.ModelProto, libraries: list[str]) -> Iterator[tuple[Rules, Imported, CostModel, float]]:
+def priced(model: onnx.ModelProto, others: list[str]) -> Iterator[tuple[Rules, Imported, CostModel, float]]:
     """Rules, a model, what its nodes take, and its seconds."""
-    rules = load_many(["std", *libraries])
+    shared = all(map(str.isidentifier, others))
+    rules = libraries("std", *others) if shared else load_many(["std", *others])
     imported = import_model(model, rules, {})
 
     def build(inputs: Any, outputs: Any) -> bytes | None:
@@ -116,10 +122,10 @@ def noted(model: onnx.ModelProto, library: str) -> list[str]:
 
 
 def looked(
-    model: onnx.ModelProto, libraries: list[str], derived: bool = False, **options: Any
+    model: onnx.ModelProto, others: list[str], derived: bool = False, **options: Any
 ) -> tuple[list[Candidate], onnx.ModelProto]:
     """Every mutant of a model whatever it takes, and the model that the first makes; `derived`: then derived."""
-    with priced(model, libraries) as (rules, imported, prices, seconds):
+    with priced(model, others) as (rules, imported, prices, seconds):
         every = compiled(rules, rules.substitutions.values())
         source = mutants(rules, prices, 0.0, 1, partial=every, **{"most": 1, "tilings": 0, **options})
         candidates, log = proposed(RegionRewriter(source, forms_first=True), Candidate(imported.graph, seconds))

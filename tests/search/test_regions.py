@@ -162,12 +162,14 @@ def test_what_an_opaque_node_lies_between_is_not_in_one_region() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_as_many_steps_find_everything_in_ten_times_as_many_nodes(whole: bool) -> None:
+    # all rules where it is as in `dslc optimize`, and what finds everything otherwise
+    rules = COMPILED if whole else [rule for rule in COMPILED if "transpose" in rule.name]
     steps = []
     for nodes in (400, 4000):
         start, costs = started(large("turned", nodes), whole)
         assert is_large(start.graph)
         limits = Limits(steps=5000)
-        best = backtrack(Space(start, (), costs, limits), COMPILED)
+        best = backtrack(Space(start, (), costs, limits), rules)
         left = operators(best.graph)
         # blocks across the borders of regions too
         assert left["transpose"] == 0 and left["tanh"] == nodes / 4

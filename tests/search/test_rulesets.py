@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import dslc
 from dslc.search.runs.selection import chosen_rules, left_out
 from dslc.semantics.library import load_many, standard
+from tests.libraries import libraries
 
 OWN = """dslc 1
 library own 1.0.0
@@ -66,7 +67,7 @@ def test_the_default_rule_set_of_each_library_is_searched_with(own: Path) -> Non
 
 
 def test_what_no_search_can_run_is_counted_by_library() -> None:
-    rules = load_many(["std", "pet", "einnet", "targets"])
+    rules = libraries("std", "pet", "einnet", "targets")
     einnet, targets = left_out(rules, ["einnet", "targets"])
     assert einnet.startswith("of einnet ") and "derivations" in einnet and "lowerings" in targets
     assert len(left_out(rules, ["einnet", "targets"], derived=True)) == 1

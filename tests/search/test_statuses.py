@@ -22,13 +22,14 @@ from dslc.search.rewrites.associative_flattening import flattened
 from dslc.search.runs.selection import chosen_rules, statuses, usable
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
+from tests.libraries import libraries
 
 
 def test_a_rule_with_a_mode_chosen_has_the_verdict_of_its_lock(tmp_path: Path) -> None:
     def told(_done: int, _total: int) -> None:
         raise AssertionError("a rule of the library is proved again")
 
-    rules = load_many(["std", "taso_generated"])
+    rules = libraries("std", "taso_generated")
     own = [name for name, sub in rules.substitutions.items() if sub.module.library == "taso_generated"]
     chosen = chosen_rules(rules, own)
     definitions = list(dict.fromkeys(rule.definition for rule in chosen))

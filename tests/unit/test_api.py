@@ -124,7 +124,9 @@ def test_bytes_paths_and_protobufs_are_models(tmp_path: Path) -> None:
 @pytest.mark.parametrize("several", [False, True])
 def test_arrays_are_inputs(several: bool) -> None:
     one: dict[str, Any] = {"x": np.ones((2, 3), np.float32)}
-    result = dslc.optimize(model(), budget=5, steps=2, inputs=[one, one] if several else one)
+    result = dslc.optimize(
+        model(), budget=5, steps=2, derive=False, mutate=False, inputs=[one, one] if several else one
+    )
     assert result.report.ratio is not None
 
 

@@ -5,9 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 
+# after a run inside this process its new modules are forgotten, and this one may not be loaded twice
+import islpy
 import pytest
 
+from dslc.checking import rule_tests, verification
+from dslc.semantics.library import standard
+
 pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other plugin is loaded."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
 
 LIBRARY = """dslc 1
 import std (add, relu)
@@ -25,7 +37,9 @@ test twice { expect twice([1]) == [4] }
 
 
 def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "dslc.testing", *args)
+    """A run inside this process, which has std and what checks and proves it: they are not what this is about."""
+    assert standard() and rule_tests and verification and islpy
+    return pytester.runpytest_inprocess("-p", "dslc.testing", *args)
 
 
 def write(pytester: pytest.Pytester, path: str, text: str) -> None:
@@ -36,7 +50,7 @@ def write(pytester: pytest.Pytester, path: str, text: str) -> None:
 
 def test_every_piece_is_an_item_with_its_own_failure(pytester: pytest.Pytester) -> None:
     write(pytester, "tests/mine.rules", LIBRARY)
-    found = run(pytester, "-v")
+    found = pytester.runpytest_subprocess("-p", "dslc.testing", "-v")
     found.assert_outcomes(passed=4, failed=3)
     found.stdout.fnmatch_lines([
         "*tests/mine.rules::example:twice?1? PASSED*",
