@@ -8,13 +8,13 @@ import pytest
 from onnx import helper
 
 from dslc.codegen.generate import generate
-from dslc.codegen.host.library import Library, build
 from dslc.codegen.text import Variant
 from dslc.interpret import Floats, run
 from dslc.onnx.exporter import function_of
 from dslc.onnx.importer import import_model
 from dslc.onnx.runtime import run as run_model
 from dslc.semantics.library import standard
+from tests.codegen.native import Library, build
 
 EDGES = np.array(
     [0, -0.0, 1e-45, -1e-45, 1e-30, 1e-8, -1e-8, 1e-4, 0.5, -0.5, 1.5, 2.5, -2.5, 3, -3, 9, -9, 20, -20, 50, -50, 88, -88, 89, -89, 104,
