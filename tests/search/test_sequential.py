@@ -121,11 +121,12 @@ def wrong(name: str, runs: int, contenders: int, test: SequentialTest | None = N
 
 
 @pytest.mark.parametrize("contenders", [1, 3])
-@pytest.mark.parametrize("name", MACHINES)
-def test_equal_models_are_rarely_called_faster_whatever_the_machine_does(name: str, contenders: int) -> None:
-    """Over all looks and all contenders together; a claim of the one kind has half of the level."""
-    runs = 40 if contenders == 1 else 12
-    assert wrong(name, runs, contenders) <= most(runs, 0.025)
+def test_equal_models_are_rarely_called_faster_whatever_the_machine_does(contenders: int) -> None:
+    """Over all looks and all contenders together; a claim of the one kind has half of the level: on each machine and on all."""
+    runs = 20 if contenders == 1 else 6
+    found = {name: wrong(name, runs, contenders) for name in MACHINES}
+    assert max(found.values()) <= most(runs, 0.025), found
+    assert sum(found.values()) <= most(runs * len(MACHINES), 0.025), found
 
 
 def test_by_the_same_simulation_a_wrong_test_is_found_out() -> None:
