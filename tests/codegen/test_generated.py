@@ -158,6 +158,18 @@ static Tensor tensor(int64_t bytes, int shift) {
     for (int64_t k = 0; k < bytes; k++) out.memory[shift + k] = (char)(k % 4 == 3 ? 0x3f : k * 37 % 64);
     return out;
 }
+template <class Scratch, class Stages, class Tasks, class Run>
+static void all(const int64_t* sizes, const void* const* in, void* const* out, Scratch scratch, Stages stages, Tasks tasks, Run run) {
+    std::vector<char> room(scratch(sizes) + 64);
+    void* memory = (void*)(((uintptr_t)room.data() + 63) / 64 * 64);
+    for (int stage = 0; stage < stages(); stage++) {
+        const int64_t count = tasks(sizes, stage);
+        std::vector<std::thread> threads;
+        for (int64_t t = 0; t < 3; t++)
+            threads.emplace_back([=] { run(sizes, in, out, memory, stage, count * t / 3, count * (t + 1) / 3); });
+        for (auto& one : threads) one.join();
+    }
+}
 """
 
 
@@ -182,15 +194,8 @@ def main_of(named: list[tuple[str, KernelText]]) -> str:
                 lines.append(f"for (int a = 0; a < {type.rank}; a++) n{k} *= shape[a];")
                 lines.append(f"Tensor o{k} = tensor(n{k}, {type.dtype.bytes});")
             lines.append(f"void* out[] = {{{', '.join(f'o{k}.at' for k in range(len(text.outputs)))}}};")
-            lines.append(f"std::vector<char> scratch({text.name}_scratch(sizes) + 64);")
-            lines.append("void* memory = (void*)(((uintptr_t)scratch.data() + 63) / 64 * 64);")
-            lines.append(f"""for (int stage = 0; stage < {text.name}_stages(); stage++) {{
-    const int64_t tasks = {text.name}_tasks(sizes, stage);
-    std::vector<std::thread> threads;
-    for (int64_t t = 0; t < 3; t++)
-        threads.emplace_back([&, t] {{ {text.name}_run(sizes, in, out, memory, stage, tasks * t / 3, tasks * (t + 1) / 3); }});
-    for (auto& one : threads) one.join();
-}}""")
+            called = ", ".join(f"{text.name}_{part}" for part in ("scratch", "stages", "tasks", "run"))
+            lines.append(f"all(sizes, in, out, {called});")
             body = "\n".join(lines)
             out.append(f"static int case{len(calls)}() {{\n{body}\nreturn 0; }}")
             calls.append(f"case{len(calls)}()")

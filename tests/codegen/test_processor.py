@@ -150,8 +150,10 @@ def test_vectors_are_those_of_the_processor(level: str, tmp_path: Path) -> None:
         pytest.skip("clang has no such warning")
     texts = {}
     for name, one in forms():
-        # those of products are many
-        for variant in variants(standard(), one, found)[: 8 if "product" in name or "convolution" in name else 1]:
+        # those of products are many; of another type than f32 they are the same but for their elements
+        every = variants(standard(), one, found)
+        chosen = every[:8] if "with bias" in name else every[::3] if "product" in name else every[:1]
+        for variant in chosen:
             text = generate(standard(), one, variant)
             texts[text.name] = text
     # one that the processor does not have shows that the compiler tells
