@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,15 @@ def enumerated(mapper: Mapper) -> Enumeration:
 
 
 @pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two workers; the last test that uses them ends one."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB"
+    ) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
 def local() -> Enumeration:
     return enumerated(serial)
 
@@ -44,13 +54,18 @@ def same(a: Enumeration, b: Enumeration) -> bool:
     return list(map(str, a.equations())) == list(map(str, b.equations())) and np.array_equal(a.left, b.left)
 
 
-def test_a_worker_dies_and_the_result_is_the_same(local: Enumeration) -> None:
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+def test_a_whole_library_from_a_cluster_is_the_local_one(cluster: Any) -> None:
+    settings = GenerationSettings(operators=("ewadd", "transpose", "matmul"), max_operators=2, provers=1)
+    far = generate(replace(settings, scheduler=cluster.scheduler_address))
+    near = generate(settings)
+    texts = [library_text(one.rules, one.found, [], one.statuses) for one in (far, near)]
+    assert texts[0] == texts[1]
+    assert near.found
+    assert [far.statuses[rule] for rule in far.found] == [near.statuses[rule] for rule in near.found]
+
+
+def test_a_worker_dies_and_the_result_is_the_same(cluster: Any, local: Enumeration) -> None:
+    with distributed.Client(cluster) as client:
         plain = on_cluster(client)
         killed: list[int] = []
 
@@ -68,19 +83,6 @@ def test_a_worker_dies_and_the_result_is_the_same(local: Enumeration) -> None:
     assert len(killed) == 1
     assert same(found, local)
     assert len(found) > 0
-
-
-def test_a_whole_library_from_a_cluster_is_the_local_one() -> None:
-    settings = GenerationSettings(operators=("ewadd", "transpose", "matmul"), max_operators=2, provers=1)
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB"
-    ) as cluster:
-        far = generate(replace(settings, scheduler=cluster.scheduler_address))
-    near = generate(settings)
-    texts = [library_text(one.rules, one.found, [], one.statuses) for one in (far, near)]
-    assert texts[0] == texts[1]
-    assert near.found
-    assert [far.statuses[rule] for rule in far.found] == [near.statuses[rule] for rule in near.found]
 
 
 def test_without_dask_or_a_scheduler_it_says_so() -> None:

@@ -90,7 +90,7 @@ def test_a_layout_is_one_scope_and_what_it_gathers(rules: Rules) -> None:
 
 def test_figure_3_a_dilated_convolution_is_a_dense_one_of_its_phases(rules: Rules) -> None:
     over = region(rules, "std.conv", (1, 2, 5, 7), (3, 2, 3, 3), dilation=(2, 2), pads=(2, 2, 2, 2))
-    dense = {m.share: v for m, (v, *_) in found(rules, over, 500) if core(v)["dilation"] == (1, 1) and m.share < 0.3}
+    dense = {m.share: v for m, (v, *_) in found(rules, over, 425) if core(v)["dilation"] == (1, 1) and m.share < 0.3}
     # padded to 6x8 it is right everywhere; without its last row it is wrong there, and in the rows that it would reach
     assert set(dense) == {0.0, 2 / 7}
     assert core(dense[0.0])["shapes"][0] == (4, 2, 3, 4)
@@ -111,39 +111,39 @@ def test_table_3_the_dilated_convolution_at_its_size(rules: Rules) -> None:
     over = region(rules, "std.conv", (1, 512, 14, 14), (256, 512, 3, 3), dilation=(2, 2), pads=(2, 2, 2, 2))
     problem = problem_of(rules, over)
     assert problem.small_inputs[0][2:] == (14, 14) and problem.small_inputs[0][1] < 10
-    best = [v for m, (v, *_) in found(rules, over, 250, share=0.0) if core(v)["dilation"] == (1, 1)]
+    best = [v for m, (v, *_) in found(rules, over, 50, share=0.0) if core(v)["dilation"] == (1, 1)]
     assert [core(v)["shapes"][0] for v in best] == [(4, 512, 7, 7)]
 
 
 def test_a_strided_convolution_has_stride_one(rules: Rules) -> None:
     over = region(rules, "std.conv", (1, 2, 6, 6), (3, 2, 2, 2), stride=(2, 2))
-    plain = [v for _, (v, *_) in found(rules, over, 700, share=0.0) if core(v)["stride"] == (1, 1)]
+    plain = [v for _, (v, *_) in found(rules, over, 70, share=0.0) if core(v)["stride"] == (1, 1)]
     assert plain and all(error(rules, over, v) < 1e-9 for v in plain)
 
 
 def test_an_average_is_a_convolution_of_groups(rules: Rules) -> None:
     over = region(rules, "std.avg_pool", (2, 5, 6, 4), kernel=(2, 2), stride=(2, 2))
-    grouped = [v for _, (v, *_) in found(rules, over, 300, share=0.0) if core(v).get("groups") == 5]
+    grouped = [v for _, (v, *_) in found(rules, over, 105, share=0.0) if core(v).get("groups") == 5]
     assert grouped and error(rules, over, grouped[0]) < 1e-9
 
 
 def test_a_convolution_of_groups_is_a_convolution(rules: Rules) -> None:
     over = region(rules, "std.conv", (1, 4, 4, 3), (6, 2, 3, 3), groups=2, pads=(1, 1, 1, 1))
-    dense = [v for _, (v, *_) in found(rules, over, 500, share=0.0) if core(v)["groups"] == 1]
+    dense = [v for _, (v, *_) in found(rules, over, 250, share=0.0) if core(v)["groups"] == 1]
     assert dense and error(rules, over, dense[0]) < 1e-9
 
 
 def test_a_depthwise_convolution_is_a_convolution_of_its_channels_as_images(rules: Rules) -> None:
     over = region(rules, "std.conv", (1, 30, 6, 5), (30, 1, 3, 3), groups=30, pads=(1, 1, 1, 1))
     # found at two channels
-    dense = [v for _, (v, *_) in found(rules, over, 60, share=0.0) if core(v)["groups"] == 1]
+    dense = [v for _, (v, *_) in found(rules, over, 51, share=0.0) if core(v)["groups"] == 1]
     assert core(dense[0])["shapes"][0] == (30, 1, 6, 5)
     assert error(rules, over, dense[0]) < 1e-9
 
 
 def test_the_images_of_a_batch_are_groups(rules: Rules) -> None:
     over = region(rules, "std.conv", (16, 5, 6, 5), (7, 5, 3, 3), pads=(1, 1, 1, 1))
-    groups = [v for _, (v, *_) in found(rules, over, 240, share=0.0) if core(v)["groups"] == 16]
+    groups = [v for _, (v, *_) in found(rules, over, 204, share=0.0) if core(v)["groups"] == 16]
     # the weights are repeated for each
     assert core(groups[0])["shapes"] == [(1, 80, 6, 5), (112, 5, 3, 3)]
     assert error(rules, over, groups[0]) < 1e-9
@@ -152,7 +152,7 @@ def test_the_images_of_a_batch_are_groups(rules: Rules) -> None:
 @pytest.mark.parametrize("batch", [1, 16])
 def test_products_of_a_batch_are_one_product(rules: Rules, batch: int) -> None:
     over = region(rules, "std.matmul", (batch, 6, 8), (8, 10))
-    flat = [v for _, values in found(rules, over, 300, share=0.0) for v in values if len(core(v)["shapes"][0]) == 2]
+    flat = [v for _, values in found(rules, over, 60, share=0.0) for v in values if len(core(v)["shapes"][0]) == 2]
     assert any(core(v)["shapes"] == [(6 * batch, 8), (8, 10)] for v in flat)
     assert all(error(rules, over, v) < 1e-9 for v in flat)
 
@@ -160,7 +160,7 @@ def test_products_of_a_batch_are_one_product(rules: Rules, batch: int) -> None:
 def test_images_are_cut_into_tiles_at_any_factor(rules: Rules) -> None:
     """Figure 1 and Table 3's convolution: tiles are images, and differ where they touch."""
     over = region(rules, "std.conv", (1, 1, 6, 9), (2, 1, 3, 3), pads=(1, 1, 1, 1))
-    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 1500) if core(v)["shapes"][0][2:] != (6, 9)}
+    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 1425) if core(v)["shapes"][0][2:] != (6, 9)}
     assert tiles[2, 1, 3, 9].share == 2 / 6 and tiles[3, 1, 6, 3].share == pytest.approx(4 / 9)
     # nine columns are five and, padded, five
     assert tiles[4, 1, 3, 5].share == pytest.approx(1 - (4 / 6) * (7 / 9))
@@ -170,7 +170,7 @@ def test_table_3_a_convolution_of_which_53_percent_differ_is_refused_unless_the_
     """[1, c, 38, 38] -> [16, c, 10, 10]: 38 is padded to 40, which four tiles divide; two positions beside each seam are wrong."""
     over = region(rules, "std.conv", (1, 1, 38, 38), (2, 1, 5, 5), pads=(2, 2, 2, 2))
     (old,) = over.outputs
-    tiles = [v for _, (v, *_) in found(rules, over, 500) if core(v)["shapes"][0] == (16, 1, 10, 10)]
+    tiles = [v for _, (v, *_) in found(rules, over, 425) if core(v)["shapes"][0] == (16, 1, 10, 10)]
     where = differing(rules, old, tiles[0])
     assert where is not None and where.proved and where.share == pytest.approx(1 - (26 / 38) ** 2)
     assert corrections(rules, old, tiles[0]) == []
@@ -181,7 +181,7 @@ def test_table_3_a_convolution_of_which_53_percent_differ_is_refused_unless_the_
 @pytest.mark.parametrize(("size", "batch"), [(10, 1), (14, 16)])
 def test_space_to_depth_is_found(rules: Rules, size: int, batch: int) -> None:
     over = region(rules, "std.conv", (batch, 20, size, size), (30, 20, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1))
-    cheap = [v for m, (v, *_) in found(rules, over, 450, share=0.0, operations=2.0) if core(v)["stride"] == (1, 1)]
+    cheap = [v for m, (v, *_) in found(rules, over, 225, share=0.0, operations=2.0) if core(v)["stride"] == (1, 1)]
     # 16 products for 9
     assert [(batch, 80, size // 2, size // 2), (30, 80, 2, 2)] in [core(v)["shapes"] for v in cheap]
     assert error(rules, over, cheap[0]) < 1e-9
@@ -190,7 +190,7 @@ def test_space_to_depth_is_found(rules: Rules, size: int, batch: int) -> None:
 def test_space_to_depth_is_found_at_odd_sizes(rules: Rules) -> None:
     """Four layouts of the image for each at even sizes, as each dimension may be padded or cut: what leaves nothing out takes turns."""
     over = region(rules, "std.conv", (1, 20, 27, 31), (30, 20, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1))
-    cheap = [v for m, (v, *_) in found(rules, over, 900, share=0.0, operations=2.0) if core(v)["stride"] == (1, 1)]
+    cheap = [v for m, (v, *_) in found(rules, over, 315, share=0.0, operations=2.0) if core(v)["stride"] == (1, 1)]
     assert [(1, 80, 14, 16), (30, 80, 2, 2)] in [core(v)["shapes"] for v in cheap]
     assert error(rules, over, cheap[0]) < 1e-9
 
@@ -198,7 +198,7 @@ def test_space_to_depth_is_found_at_odd_sizes(rules: Rules) -> None:
 def test_figure_1_what_is_mostly_wrong_comes_last(rules: Rules) -> None:
     """Four images, two of which side by side are a wide one: what would be corrected comes before what is cheaper and too wrong."""
     over = region(rules, "std.conv", (4, 2, 4, 5), (2, 2, 3, 3), pads=(1, 1, 1, 1))
-    every = search(rules, problem_of(rules, over), MutantOptions(tries=1500)).mutants
+    every = search(rules, problem_of(rules, over), MutantOptions(tries=1275)).mutants
     right = [mutant.share <= 0.25 for mutant in every]
     assert right == sorted(right, reverse=True) and 2 < sum(right) < len(right)
     assert {0.2, 0.25} <= {round(mutant.share, 9) for mutant in every[: sum(right)]}
@@ -312,7 +312,7 @@ def test_figure_10_branches_are_one_convolution_of_groups(rules: Rules, images: 
 def test_a_transposed_convolution_has_mutants(rules: Rules) -> None:
     """Layouts of results that span more than the result: one layout is another map for each shape."""
     over = region(rules, "std.conv_transpose", (2, 4, 2, 2), (4, 3, 4, 4), stride=(2, 2), pads=(1, 1, 1, 1))
-    every = [v for _, values in found(rules, over, 300, share=0.0) for v in values]
+    every = [v for _, values in found(rules, over, 60, share=0.0) for v in values]
     assert all(error(rules, over, v) < 1e-9 for v in every)
 
 
@@ -338,20 +338,21 @@ def test_what_is_padded_and_cut_again_is_what_there_was(rules: Rules, shape: tup
     assert isinstance(compare((laid(value, identity(shape)),), (back,), seconds=120.0), Equal)
 
 
-PADDED: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any], tuple[int, ...]]] = {
-    "a row of 37 positions": ("conv", [(1, 2, 37), (3, 2, 3)], {"pads": (1, 1)}, (2, 2, 19)),
-    "13x11 with windows of 5x3": ("conv", [(1, 1, 13, 11), (2, 1, 5, 3)], {"pads": (2, 1, 2, 1)}, (4, 1, 7, 6)),
-    "a product of seven rows": ("matmul", [(7, 3), (3, 5)], {}, (2, 4, 3)),
-    "seven images, of 5x4": ("conv", [(7, 1, 5, 4), (2, 1, 3, 1)], {"pads": (1, 0, 1, 0)}, (4, 1, 5, 8)),
+#: an operator, its inputs, the shape that is looked for, and within how many tries
+PADDED: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any], tuple[int, ...], int]] = {
+    "a row of 37 positions": ("conv", [(1, 2, 37), (3, 2, 3)], {"pads": (1, 1)}, (2, 2, 19), 90),
+    "13x11 with windows of 5x3": ("conv", [(1, 1, 13, 11), (2, 1, 5, 3)], {"pads": (2, 1, 2, 1)}, (4, 1, 7, 6), 315),
+    "a product of seven rows": ("matmul", [(7, 3), (3, 5)], {}, (2, 4, 3), 160),
+    "seven images, of 5x4": ("conv", [(7, 1, 5, 4), (2, 1, 3, 1)], {"pads": (1, 0, 1, 0)}, (4, 1, 5, 8), 160),
 }
 
 
 @pytest.mark.parametrize("name", PADDED)
 def test_sizes_that_do_not_divide_have_mutants(rules: Rules, name: str) -> None:
-    op, shapes, attrs, wanted = PADDED[name]
+    op, shapes, attrs, wanted, tries = PADDED[name]
     over = region(rules, f"std.{op}", *shapes, **attrs)
     (old,) = over.outputs
-    one = next(v for _, values in found(rules, over, 450) for v in values if core(v)["shapes"][0] == wanted)
+    one = next(v for _, values in found(rules, over, tries) for v in values if core(v)["shapes"][0] == wanted)
     # what is wrong is wrong at the seams alone, and corrected
     where = differing(rules, old, one)
     assert where is not None and where.proved and where.share < 0.5

@@ -10,7 +10,7 @@ import pytest
 
 from dslc.interpret.differ import READ_OUTSIDE
 from dslc.prove.run.verify import verify_rule
-from dslc.prove.verdict import RuleVerdict
+from dslc.prove.verdict import PROVERS, RuleVerdict
 from dslc.semantics.library import Rules, load_many
 
 HEAD = """dslc 1
@@ -110,6 +110,12 @@ WRONG = {
 }  # fmt: skip
 
 
+#: without the one that looks for counterexamples for seconds: it proves nothing, and could only take back what another one says
+PROVING = tuple(prover for prover in PROVERS if prover != "field")
+#: what is to be refuted, by whichever prover
+REFUTED = ("a part of the table", "more positions", "times zero")
+
+
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RuleVerdict]:
     """What is said of each wrong rule, asked once."""
@@ -117,7 +123,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RuleVe
     @cache
     def of(name: str) -> RuleVerdict:
         rules = library(tmp_path_factory.mktemp("wrong"), *WRONG[name])
-        return verify_rule(rules, rules.substitutions["own.s"])
+        return verify_rule(rules, rules.substitutions["own.s"], PROVERS if name in REFUTED else PROVING)
 
     return of
 
@@ -130,10 +136,10 @@ def test_what_only_the_right_side_reads_is_not_proved(verdicts: Callable[[str], 
 def test_what_is_read_in_no_rows_has_no_meaning_on_either_side(tmp_path: Path) -> None:
     sides = ("X: T[A, D], I: U[J]", "reshape(rows(X, I), shape=[J * D])", "pick(reshape(X, shape=[A * D]), I)")
     rules = library(tmp_path, *sides, "D == 1, integer(U), A < 1")
-    assert verify_rule(rules, rules.substitutions["own.s"]).status in {"proved", "bounded"}
+    assert verify_rule(rules, rules.substitutions["own.s"], PROVING).status in {"proved", "bounded"}
 
 
-@pytest.mark.parametrize("name", ["a part of the table", "more positions", "times zero"])
+@pytest.mark.parametrize("name", REFUTED)
 def test_positions_that_only_the_right_side_cannot_read_refute_it(
     verdicts: Callable[[str], RuleVerdict], name: str
 ) -> None:
