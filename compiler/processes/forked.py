@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -52,6 +53,8 @@ def _called(function: Callable[[Callable[[object], None]], None], pipe: int, sig
     """The life of a fork: nothing of what is above it is gone back to."""
     code = 1
     try:
+        # what is older is not destroyed here: a session of ONNX Runtime would wait for its threads, which a fork has not
+        gc.freeze()
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         goes_first()
@@ -89,6 +92,7 @@ def _worked(task: Any) -> Any:
 
 def _end_with_parent() -> None:
     """Has Linux end a fork of a pool when the thread that made it does: it waits for tasks on a pipe whose other end it has, too."""
+    gc.freeze()
     if sys.platform == "linux":
         parent_death = 1
         with contextlib.suppress(OSError, AttributeError):

@@ -153,16 +153,16 @@ def test_traits_are_looked_up_in_a_match_and_proved_before(tmp_path: Path, monke
     def asked(*_args: object) -> RuleVerdict:
         raise AssertionError("a match begins a proof")
 
-    rules, proved = load_many(["std", path]), resting.prover_verdict
+    rules, proved = load_many(["std", path]), resting.answered
     x, zero = input_value("x", TensorType(DType.F32, (2,))), fill(0, TensorType(DType.F32, (2,)))
     graph = Graph((x,), apply(rules, "own.plus", [*apply(rules, "own.plus", [zero, x]), x]))
-    monkeypatch.setattr(resting, "prover_verdict", asked)
+    monkeypatch.setattr(resting, "answered", asked)
     assert flattened(rules, graph) is graph
     assert not proved_traits(rules, "own.plus").commutative and proved_traits(rules, "std.add").commutative
-    monkeypatch.setattr(resting, "prover_verdict", proved)
+    monkeypatch.setattr(resting, "answered", proved)
     settle_traits(rules)
     (rule,) = compile_directions(rules, rules.substitutions["own.zero"])
-    monkeypatch.setattr(resting, "prover_verdict", asked)
+    monkeypatch.setattr(resting, "answered", asked)
     assert proved_traits(rules, "own.plus").commutative and proved_traits(rules, "own.plus").associative
     assert list(find_matches(rule, GraphIndex(graph)))
     # this user has proved it: another look at the same library is a look-up, too

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -258,3 +259,29 @@ def test_a_fork_is_interrupted_by_itself_and_may_finish(tmp_path: Path) -> None:
 def test_forks_work_in_the_order_of_the_tasks() -> None:
     state = [3]
     assert list(mapped(lambda given, task: given[0] * task, state, range(50), 2, 4)) == [3 * task for task in range(50)]
+
+
+class Session:
+    """Garbage in a circle that may be destroyed by the process alone that made it: by others it would wait for threads for ever."""
+
+    def __init__(self) -> None:
+        self.own, self.itself = os.getpid(), self
+
+    def __del__(self) -> None:
+        if os.getpid() != self.own:
+            os._exit(9)
+
+
+@pytest.mark.parametrize("by", ["fork", "pool"])
+def test_a_fork_destroys_nothing_that_is_older(by: str) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        Session()
+        if by == "fork":
+            with Fork(lambda answer: answer(gc.collect() >= 0)) as fork:
+                assert fork.receive()
+        else:
+            assert list(mapped(lambda _, task: gc.collect() >= 0 and task, None, [1, 2], 1)) == [1, 2]
+    finally:
+        gc.enable()
