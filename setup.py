@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent
 #: what reads rule files, as it lies in the repository and in the package; it needs nothing of the rest
 READER = {
     "compiler/version.py": "version.py", "compiler/folders.py": "folders.py", "compiler/errors.py": "errors.py",
-    "compiler/outside.py": "outside.py", "compiler/store.py": "store.py", "compiler/syntax": "syntax",
+    "compiler/outside.py": "outside.py", "compiler/records.py": "records.py", "compiler/store.py": "store.py",
+    "compiler/syntax": "syntax",
     "grammar": "grammar", "rules": "rules",
 }  # fmt: skip
 
