@@ -134,16 +134,6 @@ WRONG = {
 }""",
         "uninstantiated",
     ),
-    # no machine holds such a tensor
-    "vast": (
-        """substitution vast(X: T[M], Y: T[N]) -> Z {
-  Z = mul(reshape(X, shape=[M, 1]), relu(Y))
-  where M > 300000, N > 300000
-  =>
-  Z = mul(relu(Y), reshape(X, shape=[M, 1]))
-}""",
-        "uninstantiated",
-    ),
 }
 HEADER = "dslc 1\nimport std.conv (conv)\nimport std.linalg (matmul)\nimport std.pointwise (mul)\n"
 HEADER += "import std.activation (relu)\nimport std.layout (reshape, transpose)\n"
@@ -163,6 +153,17 @@ def test_wrong_substitutions_are_refuted_with_a_counterexample(name: str, tmp_pa
         assert diagnostic.code in {"E0501", "E0312"} and diagnostic.counterexample
     else:
         assert diagnostic.code == "E0507"
+
+
+def test_no_instance_is_larger_than_a_machine(tmp_path: Path) -> None:
+    path = tmp_path / "vast.rules"
+    path.write_text(
+        HEADER + "substitution vast(X: T[M], Y: T[N]) -> Z {\n  Z = mul(reshape(X, shape=[M, 1]), relu(Y))\n"
+        "  where M > 300000, N > 300000\n  =>\n  Z = mul(relu(Y), reshape(X, shape=[M, 1]))\n}"
+    )
+    rules = load(path)
+    found = check_substitution(rules, rules.substitutions["vast.vast"], attempts=40)
+    assert found.status == "uninstantiated" and "elements" in (found.diagnostics[0].hint or "")
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint64", "int16", "bf16", "f64"])
