@@ -67,7 +67,7 @@ def test_an_installation_has_its_libraries_parsed() -> None:
 
 
 #: what reads rule files, beside whole packages
-MODULES = ("version", "folders", "errors", "outside", "store")
+MODULES = ("version", "folders", "errors", "outside", "records", "store")
 
 
 def test_the_build_needs_nothing_but_what_it_declares(tmp_path: Path) -> None:
