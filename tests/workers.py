@@ -1,7 +1,7 @@
-"""Processes that run models, forked from one that has imported what they need: importing it again and again was a third of the time.
+"""Processes that run models, prove or solve, forked from one that has imported what they need: importing it was a third of the time.
 
-What is started is what `python -m dslc.cost.worker` starts, with the environment, folder and processors of the process that asks.
-Command lines that tests start as processes of their own start theirs without this.
+What is started is what `python -m dslc.cost.worker` and its like start, with the environment, folder and processors of the process
+that asks. Command lines that tests start as processes of their own start theirs without this.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import IO, Any, NoReturn
 from unittest import mock
 
 RUNNER = "dslc.cost.worker"
+#: modules that a process may be, each with a function `main`
+SERVICES = (RUNNER, "dslc.prove.run.worker", "dslc.egraph.extract.ilp")
 #: arguments of `prctl`: whose children those become whose parent ends
 SUBREAPER = 36
 #: libraries of products read them when they are imported
@@ -31,7 +33,8 @@ def serve(asked: socket.socket) -> None:
     import importlib
 
     # the runtime is left to each fork: its import starts a thread
-    worker, *_ = map(importlib.import_module, (RUNNER, "dslc.cost.contents", "dslc.onnx.microbenchmarks"))
+    worker, *_ = map(importlib.import_module, (*SERVICES, "dslc.cost.contents", "dslc.onnx.microbenchmarks"))
+    importlib.import_module("dslc.semantics.library").standard()
     gc.freeze()
     while True:
         data, ends, _, _ = socket.recv_fds(asked, 1 << 20, 3)
@@ -67,9 +70,11 @@ def _work(worker: Any, asked: socket.socket, ends: list[int], there: int, state:
         os.chdir(state["folder"])
         os.sched_setaffinity(0, state["processors"])
         worker.CPUS = worker.allowed_cpus()
+        # no test rests on the last percent of a time
+        worker.BLOCKS, worker.SLICE, worker.WARM_RUNS = 3, 2e-3, 10
         # one that was started ahead and is never asked imports no runtime
         select.select([0], [], [])
-        worker.main()
+        sys.modules[state["module"]].main()  # type: ignore[attr-defined]
         code = 0
     except SystemExit:
         code = 0
@@ -88,14 +93,19 @@ class Forks:
         self._owner = 0
         self._socket: socket.socket | None = None
 
-    def spawned(self, environment: dict[str, str], stderr: int | None) -> tuple[int, IO[bytes], IO[bytes]]:
+    def spawned(self, module: str, environment: dict[str, str], stderr: int | None) -> tuple[int, IO[bytes], IO[bytes]]:
         """Return the number of a new worker, what writes its requests and what reads its answers."""
         if self._owner != os.getpid():
             self._start()
         assert self._socket is not None
         (requests, to), (back, answers) = os.pipe(), os.pipe()
         hidden = os.open(os.devnull, os.O_WRONLY) if stderr is not None else os.dup(2)
-        state = {"environment": environment, "folder": os.getcwd(), "processors": os.sched_getaffinity(0)}
+        state = {
+            "module": module,
+            "environment": environment,
+            "folder": os.getcwd(),
+            "processors": os.sched_getaffinity(0),
+        }
         libc = ctypes.CDLL(None)
         libc.prctl(SUBREAPER, 1)
         try:
@@ -129,11 +139,12 @@ def forked_workers() -> Iterator[None]:
     from dslc.processes import child
 
     forks, real = Forks(), child.spawned
+    started = [(sys.executable, "-m", module) for module in SERVICES]
 
     def spawned(command: Any, stdin: int, stdout: Any, stderr: Any) -> tuple[int, Any, Any]:
-        if command.arguments != (sys.executable, "-m", RUNNER) or command.called != list(command.arguments):
+        if command.arguments not in started or command.called != list(command.arguments):
             return real(command, stdin, stdout, stderr)
-        return forks.spawned({**os.environ, **dict(command.environment)}, stderr)
+        return forks.spawned(command.arguments[-1], {**os.environ, **dict(command.environment)}, stderr)
 
     with mock.patch.object(child, "spawned", spawned):
         yield
