@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from dslc.analysis.poly import NotIntegral, Poly, polynomial
 from dslc.derivation.pieces import Iters
@@ -21,7 +22,7 @@ from dslc.records import record
 from dslc.semantics.assume import AssumedChoice, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
-from dslc.semantics.library import Rules, rules_cache
+from dslc.semantics.library import Rules
 
 #: a reduction's place in what is computed of it
 TOTAL = read(-1, ())
@@ -99,13 +100,15 @@ class OperatorPattern:
         return found
 
 
+_TABLES: WeakKeyDictionary[OperatorDef, tuple[OperatorPattern, ...]] = WeakKeyDictionary()
+
+
 def patterns_of(rules: Rules, name: str) -> tuple[OperatorPattern, ...]:
     """An operator's patterns, the fewest iterators first; none where its equation has no table: several results, nested reductions."""
-    cache = rules_cache(rules, "iterator tables")
-    if name not in cache:
-        cache[name] = tables_of(rules, rules.operators[name])
-    patterns: tuple[OperatorPattern, ...] = cache[name]
-    return patterns
+    op = rules.operators[name]
+    if op not in _TABLES:
+        _TABLES[op] = tables_of(rules, op)
+    return _TABLES[op]
 
 
 def tables_of(rules: Rules, op: OperatorDef) -> tuple[OperatorPattern, ...]:

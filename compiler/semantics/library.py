@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -137,6 +138,10 @@ class Files:
         return path.read_text(encoding="utf-8", errors="replace")[:HEAD]
 
 
+#: the last module of each file and library
+_KNOWN: WeakValueDictionary[tuple[Path, str], Module] = WeakValueDictionary()
+
+
 class _Loader:
     """Reads files once, follows imports, refuses circles."""
 
@@ -182,7 +187,9 @@ class _Loader:
             _Binder(self, module, path).run()
         finally:
             self._open.pop()
-        self.modules[path] = module
+        # what is found out about its definitions is found out once
+        known = _KNOWN.setdefault((path, name), module)
+        self.modules[path] = _KNOWN[path, name] = module = known if known.like(module) else module
         return module
 
     def _library_name(self, path: Path, file: t.File, span: Span | None) -> str:

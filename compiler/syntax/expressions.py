@@ -256,19 +256,22 @@ Expr: TypeAlias = (
 
 # the attributes of each kind of node that may hold others
 _PARTS: dict[type[Node], tuple[str, ...]] = {}
+#: annotations of attributes that hold none
+_PLAIN = {"Span", "str", "int", "bool", "str | None", "int | None", "tuple[str, ...]", "tuple[str, ...] | None"}
 
 
-def _parts(node: Node) -> tuple[Any, ...]:
+def _parts(node: Node) -> tuple[str, ...]:
     """The attributes of a node that may hold others, the last one first."""
     kind = type(node)
     if kind not in _PARTS:
-        _PARTS[kind] = tuple(each.name for each in reversed(fields(kind)) if each.name != "span")
-    return tuple([getattr(node, name) for name in _PARTS[kind]])
+        _PARTS[kind] = tuple(each.name for each in reversed(fields(kind)) if each.type not in _PLAIN)
+    return _PARTS[kind]
 
 
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly below a node, in the order in which they are written."""
-    for value in reversed(_parts(node)):
+    for name in reversed(_parts(node)):
+        value = getattr(node, name)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, Node):
                 yield part
@@ -284,4 +287,5 @@ def walk(root: Any) -> Iterator[Node]:
         elif isinstance(node, Node):
             yield node
             # what is on the stack last is taken first
-            stack.extend(part for part in _parts(node) if isinstance(part, tuple | Node))
+            for name in _parts(node):
+                stack.append(getattr(node, name))
