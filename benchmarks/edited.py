@@ -17,7 +17,6 @@ import numpy as np
 from dslc.ir.dtype import DTYPES
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 
@@ -94,7 +93,7 @@ def _edits(rules: Rules, sub: SubstitutionDef) -> Iterator[_Edit]:
                     "results exchanged", statement, replace(statement, names=_exchanged(statement.names, k, k + 1))
                 )
         value = statement.body if isinstance(statement, t.Function) else statement.value
-        for node in walk_expr(value):
+        for node in t.walk(value):
             if isinstance(node, t.Call):
                 op = sub.module.lookup(node.function)
                 if isinstance(op, OperatorDef):
@@ -105,7 +104,7 @@ def _edits(rules: Rules, sub: SubstitutionDef) -> Iterator[_Edit]:
     for statement in syntax.left:
         for condition in statement.conditions if isinstance(statement, t.Where) else ():
             yield _Edit("guard dropped", condition, None)
-            for node in walk_expr(condition):
+            for node in t.walk(condition):
                 if isinstance(node, t.Compare):
                     for k, op_text in enumerate(node.ops):
                         if op_text in _LOOSER:

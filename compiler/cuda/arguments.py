@@ -21,7 +21,7 @@ from dslc.semantics.definitions import LoweringDef
 from dslc.semantics.env import AskedFunction, Env, Mismatch, Unbound, fail
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
 
@@ -133,11 +133,11 @@ def _is_product(table: Table) -> bool:
 def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: Table) -> CallPattern | None:
     """The names of a table's iterators and sizes; None where more than one star stands in a tensor, or for what is summed."""
     places = equation.target.places or ()
-    sums = next(node.binders for node in walk_expr(equation.value) if isinstance(node, t.Reduction))
+    sums = next(node.binders for node in nodes(t.Reduction, equation.value))
     bound = [binder for place in places for binder in (place.places if isinstance(place, t.TuplePlace) else (place,))]
     lists = ((bound, table.scope.iters), (sums, table.sums))
     iters = {name: own for binders, every in lists for name, own in _named(binders, every)}
-    subscripts = (node for node in walk_expr(equation.value) if isinstance(node, t.Subscript))
+    subscripts = (node for node in nodes(t.Subscript, equation.value))
     reads = {node.base.id: node for node in subscripts if isinstance(node.base, t.Name)}
     readings = [
         PatternReading(param.name, tuple(_dims(reads[param.name].subs, param.type.dims or (), table.dims[k], iters)))
@@ -169,7 +169,7 @@ def _dims(
         star = isinstance(sub, t.Pack)
         count = len(own) - len(subs) + 1 if star else 1
         windows = sum(isinstance(dim, Window) for dim in own[at : at + count])
-        indices = tuple(node.id for node in walk_expr(sub) if isinstance(node, t.Name) and node.id in iters)
+        indices = tuple(node.id for node in nodes(t.Name, sub) if node.id in iters)
         slots = size.slots if isinstance(size, t.TupleExpr) else (size.value if isinstance(size, t.Pack) else size,)
         names = tuple(slot.id if isinstance(slot, t.Name) else "" for slot in slots)
         yield Dim(indices, star, isinstance(size, t.TupleExpr), names, windows)

@@ -15,7 +15,6 @@ from dslc.semantics.definitions import FunctionDef, LoweringDef, OperatorDef
 from dslc.semantics.elaborate import expand_node
 from dslc.semantics.library import Rules
 from dslc.semantics.scopes import ranges_of_reads
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1
 
@@ -56,22 +55,22 @@ def operator_of(lowering: LoweringDef, bare: bool = False) -> OperatorDef | None
     if not equation or any(param.type is None or param.type.dims is None for param in syntax.params):
         return None
     decls = {param.name: param.type.dims or () for param in syntax.params if param.type}
-    for node in walk_expr(equation.value):
+    for node in t.walk(equation.value):
         function = node.function if isinstance(node, t.Call) and node.function not in _KNOWN else None
         if function is not None and not isinstance(lowering.module.lookup(function), FunctionDef):
             return None
     indices = dict(_indices(equation))
     known = {*decls, *indices, *_CONSTANTS}
     attrs: dict[str, t.TypeExpr] = {}
-    for node in walk_expr(equation.value):
+    for node in t.walk(equation.value):
         if isinstance(node, t.Subscript) and isinstance(node.base, t.Name):
             for at, sub in enumerate(node.subs):
-                for part in walk_expr(sub):
+                for part in t.walk(sub):
                     if isinstance(part, t.Name) and _is_number(part, known, lowering):
                         attrs.setdefault(part.id, _type(part, sub, decls.get(node.base.id, ()), at))
     value = equation.value
     if bare:
-        for part in walk_expr(value):
+        for part in t.walk(value):
             if isinstance(part, t.Name) and _is_number(part, {*known, *attrs}, lowering):
                 attrs[part.id] = _int(part)
     else:
@@ -104,7 +103,7 @@ def operator_of(lowering: LoweringDef, bare: bool = False) -> OperatorDef | None
 
 
 def _indices(equation: t.Equation) -> Iterator[tuple[str, bool]]:
-    for node in walk_expr((*(equation.target.places or ()), equation.value)):
+    for node in t.walk((*(equation.target.places or ()), equation.value)):
         if isinstance(node, t.Binder):
             yield node.name, node.star
 
@@ -133,10 +132,10 @@ def _ints(pack: t.Expr) -> t.TypeExpr:
 
 def _packs_with(value: t.Expr, index: str, decls: dict[str, tuple[t.Expr, ...]]) -> Iterator[t.Expr]:
     """The packs of dimensions along which an index moves."""
-    for node in walk_expr(value):
+    for node in t.walk(value):
         if isinstance(node, t.Subscript) and isinstance(node.base, t.Name):
             for sub, dim in zip(node.subs, decls.get(node.base.id, ()), strict=False):
-                inside = any(part.bare == index for part in walk_expr(sub))
+                inside = any(part.bare == index for part in t.walk(sub))
                 if inside and isinstance(sub, t.Pack) and isinstance(dim, t.Pack):
                     yield dim.value
 
@@ -188,7 +187,7 @@ def _conditions(syntax: t.Lowering) -> Iterator[t.Where]:
             kept = tuple(
                 condition for condition in statement.conditions
                 if not any((isinstance(node, t.Call) and node.function in _MEMORY) or (node.bare in computed)
-                           for node in walk_expr(condition))
+                           for node in t.walk(condition))
             )  # fmt: skip
             if kept:
                 yield replace(statement, conditions=kept)

@@ -15,7 +15,7 @@ from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce
 from dslc.ir.scopes import stack
 from dslc.records import record
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
 
@@ -334,7 +334,7 @@ class RightSide:
             return held if op == "==" else apply("not", held)
         if op not in {"<", "<=", ">", ">="} or not a:
             raise Unfit("no condition")
-        names = {each.id for side in (left, right) for each in walk_expr(side) if isinstance(each, t.Name)}
+        names = {each.id for side in (left, right) for each in nodes(t.Name, side)}
         if len(a) > 1 and names.isdisjoint(found.sets):
             raise Unfit("vectors have no order")
         # boxes lie one after the other along the first iterator

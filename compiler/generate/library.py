@@ -32,7 +32,7 @@ from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.records import record
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, load_many, modules_of
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
 
@@ -103,8 +103,7 @@ def operators_named(rules: Rules, settings: GenerationSettings) -> list[Operator
         for module in modules
         for law in rules.laws.values()
         if law.module is module
-        for node in walk_expr(law.syntax)
-        if isinstance(node, t.Call)
+        for node in nodes(t.Call, law.syntax)
     }
     return [op for op in found if op in lawful] or found
 

@@ -24,7 +24,7 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
 TRIES = 3000  #: choices of sizes and attributes that are tried
@@ -252,7 +252,7 @@ def _place(
     operand = node.args[access.node.operand]
     texts = (statement.value, tuple(s for s in op.syntax.statements if isinstance(s, t.Function)))
     found = []
-    for each in walk_expr(texts):
+    for each in t.walk(texts):
         if isinstance(each, t.Subscript) and isinstance(each.base, t.Name) and not each.other:
             with suppress(Unbound):
                 if env.get(each.base.id) == operand:
@@ -286,7 +286,7 @@ def _says(each: t.Subscript, access: Access, statement: t.Let | t.Equation, env:
         if not isinstance(place, t.Binder) or place.star:
             break
         outer[place.name] = iterator
-    names = dict.fromkeys(n.id for n in walk_expr(each.subs) if isinstance(n, t.Name))
+    names = dict.fromkeys(n.id for n in nodes(t.Name, each.subs))
     free = [name for name in names if name not in outer and not env.has(name)]
     rest = [loop.iterator for loop in access.loops if loop.iterator not in outer.values()]
     for loops in permutations(rest, len(free)):

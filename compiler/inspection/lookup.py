@@ -11,6 +11,7 @@ from dslc.errors import DslcError, did_you_mean, error
 from dslc.semantics.definitions import Module, OnnxClause, OperatorDef, SubstitutionDef
 from dslc.semantics.installed import library_of
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 
@@ -86,7 +87,7 @@ def onnx_names(rules: Rules) -> dict[str, dict[str, None]]:
 
 def called(module: Module, node: t.Node) -> dict[str, int]:
     """The qualified names of the operators that a text calls, as its file names them, and how often it writes each."""
-    found = (module.lookup(one.function) for one in t.walk(node) if isinstance(one, t.Call))
+    found = (module.lookup(one.function) for one in nodes(t.Call, node))
     return Counter(one.name for one in found if isinstance(one, OperatorDef))
 
 

@@ -13,7 +13,7 @@ from dslc.semantics.definitions import LoweringDef, OperatorDef
 from dslc.semantics.library import Rules
 from dslc.semantics.targets import TEMPLATED
 from dslc.semantics.trust import NoTemplate, template_of, template_text
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import names_in, nodes
 from dslc.syntax import tree as t
 
 #: of layouts in memory: says nothing of sizes
@@ -79,12 +79,12 @@ def _operators(lowering: LoweringDef) -> list[OperatorDef]:
     if any(_calls(condition) & _SIZES for condition in conditions):
         return []
     named = {s.target.name for s in syntax.statements if isinstance(s, t.Let)}
-    kept = tuple(c for c in conditions if not _calls(c) & _LAYOUT and not _names(c) & named)
+    kept = tuple(c for c in conditions if not _calls(c) & _LAYOUT and not names_in(c) & named)
     wheres = (t.Where(kept, span=guards[0].span),) if kept else ()
     if syntax.expr:
         return [_operator(lowering, syntax.expr, wheres)]
     out = []
-    for node in walk_expr(tuple(bind.value for bind in syntax.match)):
+    for node in t.walk(tuple(bind.value for bind in syntax.match)):
         if (
             isinstance(node, t.Nested)
             and node.subs is None
@@ -99,15 +99,15 @@ def _operators(lowering: LoweringDef) -> list[OperatorDef]:
 def _operator(lowering: LoweringDef, equation: t.Equation, wheres: tuple[t.Where, ...]) -> OperatorDef:
     syntax, module = lowering.syntax, lowering.module
     unknown = {
-        node.function for node in walk_expr(equation.value)
-        if isinstance(node, t.Call) and node.function not in VOCABULARY and not module.lookup(node.function)
+        node.function for node in nodes(t.Call, equation.value)
+        if node.function not in VOCABULARY and not module.lookup(node.function)
     }  # fmt: skip
     equation = replace(equation, value=_without(equation.value, frozenset(unknown)))
-    known = {param.name for param in syntax.params} | {name for param in syntax.params for name in _names(param.type)}
-    known |= {node.name for node in walk_expr((equation.target.places, equation.value)) if isinstance(node, t.Binder)}
+    known = {param.name for param in syntax.params} | {name for param in syntax.params for name in names_in(param.type)}
+    known |= {node.name for node in nodes(t.Binder, (equation.target.places, equation.value))}
     coefficients = {
-        node.id: node.span for node in walk_expr(equation.value)
-        if isinstance(node, t.Name) and node.id not in known and node.id[0].islower() and not module.lookup(node.id)
+        node.id: node.span for node in nodes(t.Name, equation.value)
+        if node.id not in known and node.id[0].islower() and not module.lookup(node.id)
         and node.id not in VOCABULARY
     }  # fmt: skip
     attrs = tuple(
@@ -134,8 +134,4 @@ def _without(node: Any, unknown: frozenset[str]) -> Any:
 
 
 def _calls(root: Any) -> set[str]:
-    return {node.function for node in walk_expr(root) if isinstance(node, t.Call)}
-
-
-def _names(root: Any) -> set[str]:
-    return {node.id for node in walk_expr(root) if isinstance(node, t.Name)}
+    return {node.function for node in nodes(t.Call, root)}

@@ -14,7 +14,6 @@ from typing import Any
 
 from dslc.records import record
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
@@ -56,7 +55,7 @@ def _sizes(params: Sequence[t.Param]) -> set[str]:
     out: set[str] = set()
     packs: set[str] = set()
     for param in params:
-        for node in walk_expr(param.type.dims or ()) if param.type else ():
+        for node in t.walk(param.type.dims or ()) if param.type else ():
             if isinstance(node, t.Pack) and isinstance(node.value, t.Name):
                 packs.add(node.value.id)
             elif isinstance(node, t.Name):
@@ -67,7 +66,7 @@ def _sizes(params: Sequence[t.Param]) -> set[str]:
 def _attribute_kinds(sub: SubstitutionDef) -> dict[str, str]:
     """The declared types of the names that stand for attributes (or for entries of attributes that are lists of numbers)."""
     out: dict[str, str] = {}
-    for node in walk_expr((*sub.syntax.left, *sub.syntax.right)):
+    for node in t.walk((*sub.syntax.left, *sub.syntax.right)):
         op = sub.module.lookup(node.function) if isinstance(node, t.Call) else None
         if not isinstance(node, t.Call) or not isinstance(op, OperatorDef):
             continue

@@ -22,7 +22,7 @@ from dslc.ir.graph import Value, Values
 from dslc.records import record
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
@@ -167,7 +167,7 @@ def _only(where: t.Where, used: set[str]) -> t.Where:
 def _words(node: Any) -> set[str]:
     """The names in a piece of syntax, `a` for `a.stride` and `**a`."""
     out: set[str] = set()
-    for part in walk_expr(node):
+    for part in t.walk(node):
         if isinstance(part, t.Name):
             out.add(part.id.partition(".")[0])
         elif isinstance(part, t.Call) and part.rest is not None:
@@ -268,7 +268,7 @@ def own_corrections(sub: SubstitutionDef) -> list[t.Correct]:
 
 def roomy(sub: SubstitutionDef) -> InstanceDraws:
     """Sizes beyond the numbers that a correction is written with, beside the ordinary ones."""
-    numbers = {part.value for one in own_corrections(sub) for part in walk_expr(one) if isinstance(part, t.Int)}
+    numbers = {part.value for one in own_corrections(sub) for part in nodes(t.Int, one)}
     large = sorted(n + 1 + k for n in numbers if ORDINARY.sizes[-1] <= n <= LITERAL for k in range(3))
     return replace(ORDINARY, sizes=(*ORDINARY.sizes, *large, *large)) if large else ORDINARY
 

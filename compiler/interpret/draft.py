@@ -21,7 +21,7 @@ from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, OperatorRef, Thu
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.scopes import build_scope
 from dslc.semantics.types import shape_of, solve
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import names_in, nodes
 from dslc.syntax import tree as t
 
 MOST_NAMES = 64  #: names that one expression may ask for
@@ -47,7 +47,7 @@ def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[Nam
     for statement in statements:
         if isinstance(statement, t.Bind | t.Let | t.LetMany):
             count = None if isinstance(statement, t.Let) else len(statement.names)
-            for call in walk_expr(statement.value):
+            for call in t.walk(statement.value):
                 if isinstance(call, t.Call):
                     for name, place in _places_of(call, count if call is statement.value else None):
                         out.setdefault(name, []).append(place)
@@ -109,11 +109,6 @@ def guards_in(statements: Iterable[t.Node]) -> tuple[t.Expr, ...]:
     return tuple(c for s in statements if isinstance(s, t.Where) for c in s.conditions)
 
 
-def names_in(node: object) -> set[str]:
-    """The names that occur in syntax."""
-    return {part.id for part in walk_expr(node) if isinstance(part, t.Name)}
-
-
 @lru_cache(maxsize=256)
 def operator_hints(op: OperatorDef) -> Hints:
     """Ranges that the guards of an operator give its sizes and attributes."""
@@ -127,8 +122,8 @@ def rule_text(sub: SubstitutionDef) -> RuleText:
     conditions = guards_in(syntax.left)
     constants = {
         arg.id
-        for node in walk_expr(conditions)
-        if isinstance(node, t.Call) and node.function == "constant"
+        for node in nodes(t.Call, conditions)
+        if node.function == "constant"
         for arg in node.args
         if isinstance(arg, t.Name)
     }
@@ -211,7 +206,7 @@ class Draft(ABC):
             slots = element.slots if isinstance(element, t.TupleExpr) else (element,)
             for slot in slots:
                 inner = slot.value if isinstance(slot, t.Pack) else slot
-                for node in walk_expr(inner):
+                for node in t.walk(inner):
                     if isinstance(node, t.Name) and not self.env.has(node.id) and "." not in node.id:
                         whole = isinstance(slot, t.Pack) and isinstance(inner, t.Name)
                         self.bind(node.id, self.pack(node.id) if whole else self.size(node.id))

@@ -23,7 +23,6 @@ from dslc.interpret.draft import (
     NamePlace,
     entry_count,
     guards_in,
-    names_in,
     operator_hints,
     partly_bound,
     rule_text,
@@ -41,7 +40,7 @@ from dslc.semantics.linear import linear_at
 from dslc.semantics.shape_free import is_pointwise
 from dslc.semantics.types import solve
 from dslc.semantics.values import texts, values
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import names_in, nodes
 from dslc.syntax import tree as t
 
 DEFAULT = 0.45  #: how often an attribute has its default
@@ -80,7 +79,7 @@ class Instance:
 def shown(sub: SubstitutionDef, instance: Instance) -> Iterator[tuple[str, str]]:
     """The values of the names of a rule, as text; names that occur in no type and no attribute are left out."""
     used = {name.partition(".")[0] for name in names_in(sub.syntax)}
-    used |= {call.rest for call in walk_expr(sub.syntax) if isinstance(call, t.Call) and call.rest is not None}
+    used |= {call.rest for call in nodes(t.Call, sub.syntax) if call.rest is not None}
     for name, value in instance.drawn.items():
         if name in used or isinstance(value, str):
             yield name, show(value)

@@ -26,13 +26,14 @@ def _affine(index: Arr) -> tuple[int, dict[Iter, int]] | None:
     if data.ndim == 0:
         return offset, {}
     steps: dict[Iter, int] = {}
-    expected: Array = np.asarray(offset)
     for k, axis in enumerate(index.axes):
         if data.shape[k] > 1:
-            steps[axis] = int(data[tuple(1 if j == k else 0 for j in range(data.ndim))]) - offset
-            shape = tuple(-1 if j == k else 1 for j in range(data.ndim))
-            expected = expected + (np.arange(data.shape[k]) * steps[axis]).reshape(shape)
-    return (offset, steps) if np.array_equal(np.broadcast_to(expected, data.shape), data) else None
+            along = data.swapaxes(0, k)
+            between = along[1:] - along[:-1]
+            steps[axis] = int(between.flat[0])
+            if (between != steps[axis]).any():
+                return None
+    return offset, steps
 
 
 def read(operand: ReadOperand, index: Sequence[Arr], other: Arr | None, guarded: bool, where: str) -> Arr:

@@ -22,6 +22,7 @@ from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.installed import find_library, libraries
 from dslc.semantics.library import Rules, rules_cache, standard
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 from dslc.syntax.scan import HEADER_WORDS, ITEM_WORDS, Token, scan
@@ -345,7 +346,7 @@ class _Place:
         for name, form in known.locals.items():
             yield from _named([name], _K.Variable, "1", detail=form)
         params = [param for param in getattr(self.item, "params", ()) if isinstance(param, t.Param)]
-        sizes = (node.id.partition(".")[0] for param in params for node in t.walk(param) if isinstance(node, t.Name))
+        sizes = (node.id.partition(".")[0] for param in params for node in nodes(t.Name, param))
         yield from _named(sizes, _K.TypeParameter, "1", detail="size")
 
     def _visible(self) -> Iterator[lsp.CompletionItem]:

@@ -31,7 +31,6 @@ from dslc.prove.exact.compare import compare
 from dslc.prove.verdict import RuleVerdict, Status, Verdict
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 
@@ -166,7 +165,7 @@ class _Formed:
 
     def __init__(self, rule: t.Derivation, formulas: Sequence[t.Formula], drawn: random.Random) -> None:
         self.rule, self.formulas, self.drawn = rule, formulas, drawn
-        self.nodes = [node for formula in formulas for node in walk_expr(formula.scope)]
+        self.nodes = [node for formula in formulas for node in t.walk(formula.scope)]
         declared = (one for one in rule.declarations if isinstance(one, t.TensorDecl))
         self.tensors = {name for one in declared for name in one.names}
         self.operands = Operands()

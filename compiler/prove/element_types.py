@@ -14,7 +14,6 @@ from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Substit
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules, rules_cache
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 MOST = 600  #: combinations that are looked at; a rule is used only for those that were
@@ -158,12 +157,12 @@ def _meaning(syntax: object) -> Iterator[t.Node]:
         skipped = (t.Where, t.Example, t.Tags, t.OnnxMap)
         kept = tuple(s for s in syntax.statements if not isinstance(s, skipped))
         # an attribute that only says of which type an output is changes nothing else
-        yield from walk_expr(tuple(s for s in kept if not (isinstance(s, t.Attr) and s.type.name == "dtype")))
+        yield from t.walk(tuple(s for s in kept if not (isinstance(s, t.Attr) and s.type.name == "dtype")))
     elif isinstance(syntax, t.Substitution):
         statements = (*syntax.left, *syntax.right)
-        yield from walk_expr(tuple(s for s in statements if not isinstance(s, t.Where | t.Tags | t.Verify)))
+        yield from t.walk(tuple(s for s in statements if not isinstance(s, t.Where | t.Tags | t.Verify)))
     elif isinstance(syntax, t.Function):
-        yield from walk_expr(syntax.body)
+        yield from t.walk(syntax.body)
 
 
 # ---- what guards admit ----------------------------------------------------------------------------------------------
@@ -250,7 +249,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
         results = dict(zip(outputs, _results(place, expr.call, known), strict=False))
         return (results.get(expr.name),)
     if not isinstance(expr, t.Call):
-        for node in walk_expr(expr):
+        for node in t.walk(expr):
             if isinstance(node, t.Call):
                 _results(place, node, known)
         return (None,)

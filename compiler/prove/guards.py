@@ -26,7 +26,7 @@ import numpy as np
 
 from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span
 from dslc.interpret.check_rule import compare
-from dslc.interpret.draft import guards_in, names_in
+from dslc.interpret.draft import guards_in
 from dslc.interpret.draws import SIGNED
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
 from dslc.prove.instances.batches import packs_of
@@ -36,6 +36,7 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import names_in
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 

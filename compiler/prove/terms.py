@@ -9,7 +9,7 @@ from dslc.errors import SourceText
 from dslc.interpret.draft import guards_in
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef, UnknownFunction
 from dslc.semantics.env import with_attributes
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
@@ -41,7 +41,7 @@ def unknown_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef] | None:
 
 def term_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef]:
     """The operators of `unknown_operators`, and of each of them with each set of attributes that the rule names, by qualified name."""
-    sets = {node.rest for node in walk_expr(sub.syntax) if isinstance(node, t.Call) and node.rest is not None}
+    sets = {node.rest for node in nodes(t.Call, sub.syntax) if node.rest is not None}
     found = signatures(sub) if unknown_operators(sub) is not None else ()
     made = [unknown_operator(s.name, len(s.params), name) for s in found for name in ("", *sorted(sets))]
     return {op.name: op for op in made}

@@ -173,7 +173,8 @@ class _Loader:
         return self.module(path, span)
 
     def module(self, path: Path, span: Span | None = None) -> Module:
-        path = path.resolve()
+        # most are asked for by the name that they are kept under
+        path = path if path in self.modules else path.resolve()
         if path in self._open:
             circle = " -> ".join(p.stem for p in (*self._open[self._open.index(path) :], path))
             raise error("E0207", f"circular import: {circle}", span, hint="move the shared definitions to a third file")

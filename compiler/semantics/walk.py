@@ -9,7 +9,6 @@ from dslc.errors import Span
 from dslc.syntax import tree as t
 
 N = TypeVar("N", bound=t.Node)
-walk_expr = t.walk
 
 
 def nodes(kind: type[N], root: Any) -> Iterator[N]:

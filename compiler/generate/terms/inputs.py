@@ -30,7 +30,7 @@ from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.operator_env import outward
 from dslc.semantics.values import OTHER_TEXT, texts, values
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
 # ---- The menu of an enumeration: operators, each with every choice of its attributes that their declarations--------
@@ -138,7 +138,7 @@ def _entries(attr: t.Attr) -> Sequence[int]:
     (count,) = dims
     if isinstance(count, t.Int):
         return (count.value,)
-    doubled = any(isinstance(node, t.Int) and node.value == 2 for node in walk_expr(count))
+    doubled = any(isinstance(node, t.Int) and node.value == 2 for node in t.walk(count))
     return (4,) if doubled else (2,)
 
 
@@ -340,7 +340,7 @@ def _fits(rules: Rules, item: Item, types: tuple[TermType, ...]) -> bool:
 
 
 def _names(node: t.Expr) -> set[str]:
-    return {part.id for part in walk_expr(node) if isinstance(part, t.Name) and part.id not in DTYPES}
+    return {part.id for part in nodes(t.Name, node) if part.id not in DTYPES}
 
 
 def _listed(op: OperatorDef) -> set[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from dslc.interpret.draft import guards_in, names_in
+from dslc.interpret.draft import guards_in
 from dslc.prove.instances.axis_sets import (
     LOOSE,
     AllAxes,
@@ -33,6 +33,7 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.library import Rules
 from dslc.semantics.operator_env import declare
+from dslc.semantics.walk import names_in
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1
 

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from dslc.interpret.draft import guards_in, names_in
+from dslc.interpret.draft import guards_in
 from dslc.ir.dtype import DTYPES
 from dslc.prove.instances.axis_operators import Operators, UnknownFlag
 from dslc.prove.instances.axis_sets import (
@@ -38,7 +38,7 @@ from dslc.prove.instances.batches import broadcast_guards, padded
 from dslc.prove.terms import unknown_operators
 from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import names_in
 from dslc.syntax import tree as t
 
 MOST_FLAGS = 4  #: booleans whose values are tried in every combination
@@ -227,7 +227,7 @@ class _Rule(Operators):
             self.guard(condition.left, env)
             self.guard(condition.right, env)
             return
-        counted = any(isinstance(node, t.Call) and node.function in {"rank", "len"} for node in walk_expr(condition))
+        counted = any(isinstance(node, t.Call) and node.function in {"rank", "len"} for node in t.walk(condition))
         self.ranked = self.ranked or (counted and not (isinstance(condition, t.Compare) and condition.ops == ("==",)))
         if _of_types(condition):
             return
@@ -333,7 +333,7 @@ class _Rule(Operators):
                 continue
             name, folded = product.left.id, self.value(product.right, env)
             syntax = self.sub.syntax
-            every = walk_expr((guards_in(syntax.left), tuple(param.type for param in syntax.params)))
+            every = t.walk((guards_in(syntax.left), tuple(param.type for param in syntax.params)))
             uses = sum(isinstance(node, t.Name) and node.id == name for node in every)
             free = isinstance(other, t.Int) and other.value == 1 and uses == 1 and env.module is self.sub.module
             if free and isinstance(folded, Number) and folded.folded:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dslc.analysis.reads import computed
-from dslc.interpret.draft import guards_in, names_in
+from dslc.interpret.draft import guards_in
 from dslc.ir import scalar
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -31,7 +31,7 @@ from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, num, walk
 from dslc.ir.scopes import substitute
 from dslc.prove.instances.instances import Labels, SymbolicInstance
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import names_in, nodes
 from dslc.syntax import tree as t
 
 # ---- packs ----------------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ from dslc.syntax import tree as t
 
 def packs_of(sub: SubstitutionDef) -> tuple[str, ...]:
     """The names of the packs in the types of a rule's parameters."""
-    nodes = walk_expr(tuple(param.type.dims for param in sub.syntax.params if param.type))
+    nodes = t.walk(tuple(param.type.dims for param in sub.syntax.params if param.type))
     return tuple(dict.fromkeys(n.value.id for n in nodes if isinstance(n, t.Pack) and isinstance(n.value, t.Name)))
 
 
@@ -70,7 +70,7 @@ def padded(sub: SubstitutionDef) -> frozenset[str]:
     terms = {
         s.name for part in sub.syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if len(s.params) > 1
     }
-    asked = [node for node in walk_expr(uses) if isinstance(node, t.Call) and node.function in {"broadcast", "rank"}]
+    asked = [node for node in nodes(t.Call, uses) if node.function in {"broadcast", "rank"}]
     for name in packs_of(sub):
         own = [param for param in sub.syntax.params if name in names_in(param.type)]
         whole = all(_whole_pack(param) == name for param in own)
@@ -82,7 +82,7 @@ def padded(sub: SubstitutionDef) -> frozenset[str]:
 
 
 def _count(node: object, names: set[str]) -> int:
-    return sum(part.bare in names for part in walk_expr(node))
+    return sum(part.bare in names for part in t.walk(node))
 
 
 def _whole_pack(param: t.Param) -> str | None:
@@ -96,7 +96,7 @@ def _whole_pack(param: t.Param) -> str | None:
 def _only_broadcast(module: Module, uses: object, names: set[str], terms: Collection[str] = ()) -> bool:
     """Return whether tensors stand only where an operator broadcasts its operand, or in `constant(X)`."""
     good = 0
-    for call in (node for node in walk_expr(uses) if isinstance(node, t.Call)):
+    for call in nodes(t.Call, uses):
         found = module.lookup(call.function)
         for k, arg in enumerate(call.args):
             if arg.bare not in names:
@@ -120,9 +120,9 @@ def broadcasts(op: OperatorDef, position: int) -> bool:
     others = tuple(p for p in op.syntax.params if p is not param)
     statements = tuple(s for s in op.syntax.statements if not isinstance(s, t.OnnxMap | t.OnnxDef))
     meaning = (others, op.syntax.outputs, statements)
-    calls = [node for node in walk_expr(meaning) if isinstance(node, t.Call) and node.function in {"fit", "broadcast"}]
+    calls = [node for node in nodes(t.Call, meaning) if node.function in {"fit", "broadcast"}]
     reads = 0
-    for node in walk_expr(meaning):
+    for node in t.walk(meaning):
         match node:
             case t.Subscript(
                 base=t.Name(id=name), subs=(t.Pack(value=t.Call(function="fit", args=(_, t.Name(id=shape)))),)

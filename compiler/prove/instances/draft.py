@@ -23,7 +23,7 @@ from dslc.semantics.evaluate import evaluate
 from dslc.semantics.lists import plain
 from dslc.semantics.types import shape_of, solve
 from dslc.semantics.values import texts, values
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
 ROWS = 250  #: cases of numbers that are taken with all values of the others
@@ -298,7 +298,7 @@ def early_calls(sub: SubstitutionDef) -> tuple[tuple[t.Call, frozenset[str], str
     params = {param.name for param in sub.syntax.params}
     binds = [s for s in sub.syntax.left if isinstance(s, t.Bind)]
     whole = {id(bind.value): bind.names[0] for bind in binds if len(bind.names) == 1}
-    calls = (node for bind in binds for node in walk_expr(bind.value) if isinstance(node, t.Call) and node.args)
+    calls = (node for bind in binds for node in nodes(t.Call, bind.value) if node.args)
     return tuple(
         (call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)), whole.get(id(call)))
         for call in calls

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from dslc.errors import DslcError
-from dslc.interpret.draft import names_in, rule_text
+from dslc.interpret.draft import rule_text
 from dslc.interpret.instantiate import show
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Values
@@ -36,7 +36,7 @@ from dslc.semantics.env import Env, Mismatch, OperatorRef, Unbound, Undecided
 from dslc.semantics.evaluate import truth
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.values import numbers_of
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.walk import names_in
 from dslc.syntax import tree as t
 
 # evaluations of a rule at all ranks, and at ranks up to 2 and to 1 where those were too many
@@ -229,7 +229,7 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: _Reasons, 
     Raises:
         TooMany
     """
-    calls = sum(isinstance(node, t.Call) for node in walk_expr(sub.syntax))
+    calls = sum(isinstance(node, t.Call) for node in t.walk(sub.syntax))
     while True:
         path = Path(min(most, MOST_CALLS // max(1, calls)))
         found: dict[Any, SymbolicInstance] = {}
