@@ -39,7 +39,8 @@ def _symbolic(item: Any) -> Any:
 
 
 def _plain(item: Any) -> bool:
-    return isinstance(item, Fraction | float | int)
+    # a union would be made anew for each element
+    return isinstance(item, (int, Fraction, float))
 
 
 def _of_numbers(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:

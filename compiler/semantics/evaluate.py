@@ -59,14 +59,12 @@ def evaluate(expr: t.Expr, env: Env) -> Any:
         Mismatch: types, sizes or guards that do not fit.
         EvalError: the expression has no meaning (unknown function, wrong kind of value).
     """
-    if isinstance(expr, t.Int | t.Str):
-        return expr.value
+    meaning = _MEANINGS.get(type(expr))
+    if meaning:
+        return meaning(expr, env)
     if isinstance(expr, t.TupleExpr):
         raise fail("E0326", "a tuple stands only in a subscript or a type", expr)
-    meaning = _MEANINGS.get(type(expr))
-    if meaning is None:
-        raise fail("E0327", "this has no value here", expr)
-    return meaning(expr, env)
+    raise fail("E0327", "this has no value here", expr)
 
 
 def elements(exprs: tuple[t.Expr, ...], env: Env) -> tuple[Any, ...]:
@@ -144,11 +142,15 @@ def _condition(expr: t.Expr, env: Env) -> Any:
     return truth(_plain_operand(operand(expr, env), expr, "condition"))
 
 
+#: kinds of operands; a union of them would be made anew each time
+_NUMBERS = (int, Scalar, float, Fraction)
+
+
 def _plain_operand(value: Any, expr: t.Expr, wanted: str) -> Any:
     for item in value if isinstance(value, tuple) else (value,):
         if isinstance(item, tuple):
             _plain_operand(item, expr, wanted)
-        elif not isinstance(item, bool | int | float | Fraction | Scalar):
+        elif not isinstance(item, _NUMBERS):
             kind = "a tensor" if isinstance(item, Value) else f"`{expr.span.text}`"
             hint = "between tensors, call the operators by name" if isinstance(item, Value) else ""
             raise fail("E0326", f"{kind} is no {wanted}", expr, hint=hint)
@@ -455,7 +457,7 @@ def _call(expr: t.Call, env: Env) -> Any:
     tensors = any(isinstance(arg, Value | Outputs) for arg in args)
     if isinstance(found, OperatorDef):
         in_scope = env.builder is not None and not any(isinstance(a, Value) and a.known and a.type.rank for a in args)
-        if in_scope and name in FUNCTIONS_1 | {"min", "max"}:
+        if in_scope and (name in FUNCTIONS_1 or name in {"min", "max"}):
             return _scalar_call(expr, args, env)
         if in_scope and not expr.kwargs and args:
             from dslc.semantics.scopes import inline_operator
@@ -577,6 +579,8 @@ def _field(expr: t.Field, env: Env) -> Any:
 
 _MEANINGS: Mapping[type[t.Expr], Callable[[Any, Env], Any]] = {
     t.Name: _name,
+    t.Int: lambda expr, env: expr.value,
+    t.Str: lambda expr, env: expr.value,
     t.Float: lambda expr, env: Fraction(expr.text),
     t.Inf: lambda expr, env: math.inf,
     t.Unary: _unary,
