@@ -31,10 +31,12 @@ def serve(name: str) -> None:
     import gc
 
     from dslc.cli.main import run
+    from dslc.errors import SourceText
     from dslc.lsp.server import server
     from dslc.semantics.library import standard
+    from dslc.syntax.parser import parse_with_errors
 
-    assert standard() and server
+    assert standard() and server() and parse_with_errors(SourceText("", "dslc 1\nimport std (relu)\n"))
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind("\0" + name)
