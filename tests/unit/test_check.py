@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,11 @@ from dslc.checking.files import check_files
 from dslc.checking.rule_tests import run_tests
 from dslc.diagnostics.registry import pages
 from dslc.errors import Diagnostic, DslcError
+from dslc.inspection.bounds import BoundsReport, check_operator
+from dslc.interpret import check
 from dslc.interpret.check import check_all
 from dslc.semantics.library import load, standard
+from tests.tuned import tuned
 
 EXAMPLES = [
     pytest.param(page.code, kind, text, id=f"{page.code}-{kind}-{number}")
@@ -37,8 +41,20 @@ def test_the_examples_of_a_page_are_what_they_say(tmp_path: Path, code: str, kin
         assert not {found for found in codes if found == code or found.startswith("E")}
 
 
-def test_nothing_is_wrong_with_the_standard_library() -> None:
+def test_nothing_is_wrong_with_the_standard_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    # `test_interpret_rules.py` compares the sides of every rule, types included
+    tuned(monkeypatch, "interpret.check", instances=1, operators=1, further=20)
+    reports = []
+
+    def checked(*args: Any) -> BoundsReport:
+        reports.append(check_operator(*args))
+        return reports[-1]
+
+    monkeypatch.setattr(check, "check_operator", checked)
     assert [str(finding) for finding in check_all(standard()) if finding.severity == "error"] == []
+    # every read is in its bounds, almost always by proof
+    assert {report.operator: str(report.findings) for report in reports if report.findings} == {}
+    assert sum(report.proved for report in reports) > 2000
 
 
 def test_several_mistakes_in_one_run(tmp_path: Path) -> None:
