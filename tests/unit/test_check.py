@@ -33,7 +33,13 @@ def check_text(folder: Path, text: str) -> list[Diagnostic]:
 
 
 @pytest.mark.parametrize(("code", "kind", "text"), EXAMPLES)
-def test_the_examples_of_a_page_are_what_they_say(tmp_path: Path, code: str, kind: str, text: str) -> None:
+def test_the_examples_of_a_page_are_what_they_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, kind: str, text: str
+) -> None:
+    # examples are not hard to see through
+    tuned(monkeypatch, "prove.partial.rules", most=16)
+    tuned(monkeypatch, "prove.partial.draws", draws_of_functions=4)
+    tuned(monkeypatch, "interpret.special", instances=1)
     codes = {finding.code for finding in check_text(tmp_path, text)}
     if kind == "wrong":
         assert code in codes
