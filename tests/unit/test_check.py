@@ -156,7 +156,7 @@ GUARDS = ("X > 0", "X <= X", "not X", "X and N > 1", "f32 > 3", "[X] < 2", "N in
 
 @pytest.mark.parametrize("guard", GUARDS)
 def test_a_guard_that_compares_what_is_no_number_is_a_mistake_at_its_place(tmp_path: Path, guard: str) -> None:
-    text = f"dslc 1\nimport std (relu)\nsubstitution rule(X: T[N]) -> Y {{\n  Y = relu(X)\n  where {guard}\n  =>\n  Y = X\n}}\n"
+    text = f"dslc 1\nimport std.activation (relu)\nsubstitution rule(X: T[N]) -> Y {{\n  Y = relu(X)\n  where {guard}\n  =>\n  Y = X\n}}\n"
     errors = [finding for finding in check_text(tmp_path, text) if finding.severity == "error"]
     assert [(finding.code, str(finding.span).rpartition("probe.rules:")[2].split(":")[0]) for finding in errors] == [
         ("E0326", "5")
@@ -185,7 +185,7 @@ def test_a_function_of_what_it_does_not_take_is_one_mistake_at_its_place(
     tmp_path: Path, guard: str, finding: str
 ) -> None:
     text = f"""dslc 1
-import std (relu)
+import std.activation (relu)
 operator labelled(X: T[N]) -> Y: T[N] {{
   attr b: string = "a"
   Y[i] = X[i]
@@ -216,9 +216,7 @@ def test_the_read_that_leaves_its_bounds_is_the_one_that_is_marked(tmp_path: Pat
 
 
 def test_a_tensor_that_the_left_side_does_not_mention_is_an_error_as_for_optimize(tmp_path: Path) -> None:
-    text = (
-        "dslc 1\nimport std (relu)\nsubstitution rule(X: T[N], Z: T[N]) -> Y {\n  Y = relu(X)\n  =>\n  Y = relu(Z)\n}\n"
-    )
+    text = "dslc 1\nimport std.activation (relu)\nsubstitution rule(X: T[N], Z: T[N]) -> Y {\n  Y = relu(X)\n  =>\n  Y = relu(Z)\n}\n"
     found = check_text(tmp_path, text)
     assert [finding.code for finding in found if finding.severity == "error"] == ["E0323"]
     assert "W0005" not in {finding.code for finding in found}
@@ -260,7 +258,8 @@ def test_what_a_rule_says_of_floating_point_numbers_is_of_the_vocabulary(
     tmp_path: Path, numerics: str, wrong: bool
 ) -> None:
     text = f"""dslc 1
-import std (relu, neg)
+import std.activation (relu)
+import std.pointwise (neg)
 substitution odd(X: T[*S]) -> Y {{
   Y = relu(neg(relu(X)))
   =>
