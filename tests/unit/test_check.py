@@ -156,7 +156,8 @@ GUARDS = ("X > 0", "X <= X", "not X", "X and N > 1", "f32 > 3", "[X] < 2", "N in
 
 @pytest.mark.parametrize("guard", GUARDS)
 def test_a_guard_that_compares_what_is_no_number_is_a_mistake_at_its_place(tmp_path: Path, guard: str) -> None:
-    text = f"dslc 1\nimport std.activation (relu)\nsubstitution rule(X: T[N]) -> Y {{\n  Y = relu(X)\n  where {guard}\n  =>\n  Y = X\n}}\n"
+    rule = f"substitution rule(X: T[N]) -> Y {{\n  Y = relu(X)\n  where {guard}\n  =>\n  Y = X\n}}\n"
+    text = f"dslc 1\nimport std.activation (relu)\n{rule}"
     errors = [finding for finding in check_text(tmp_path, text) if finding.severity == "error"]
     assert [(finding.code, str(finding.span).rpartition("probe.rules:")[2].split(":")[0]) for finding in errors] == [
         ("E0326", "5")
