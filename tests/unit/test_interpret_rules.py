@@ -27,7 +27,7 @@ from dslc.syntax import tree as t
 def test_every_substitution_of_the_standard_library_holds(capsys: pytest.CaptureFixture[str]) -> None:
     rules = standard()
     outcomes = [
-        check_substitution(rules, sub, seed=7, trials=1, operators=1, adverse=1) for sub in rules.substitutions.values()
+        check_substitution(rules, sub, seed=7, trials=1, operators=2, adverse=1) for sub in rules.substitutions.values()
     ]
     count = {status: sum(o.status == status for o in outcomes) for status in ("field", "floats", "partial")}
     with capsys.disabled():
@@ -45,7 +45,7 @@ def test_every_substitution_of_the_standard_library_holds(capsys: pytest.Capture
 
 def test_every_law_of_the_standard_library_holds() -> None:
     rules = standard()
-    outcomes = [check_law(rules, law, seed=3, trials=1, operators=1, adverse=1) for law in rules.laws.values()]
+    outcomes = [check_law(rules, law, seed=3, trials=1, operators=2, adverse=1) for law in rules.laws.values()]
     assert not [(o.name, o.status, o.diagnostics) for o in outcomes if not o.passed]
     assert len(outcomes) >= 25
 
