@@ -51,7 +51,7 @@ def test_brackets_and_orders_of_three_terms_saturate() -> None:
 
 
 @pytest.mark.parametrize("seconds, limits", [
-    (60, SaturationLimits(nodes=3_000, rounds=50)), (3, SaturationLimits(nodes=10**9, rounds=10**6)),
+    (60, SaturationLimits(nodes=3_000, rounds=50)), (1, SaturationLimits(nodes=10**9, rounds=10**6)),
     (60, SaturationLimits(rounds=2)),
 ])  # fmt: skip
 def test_brackets_and_orders_of_64_terms_stay_within_limits(seconds: int, limits: SaturationLimits) -> None:

@@ -15,8 +15,7 @@ from dslc.foreign.decisions import Outcome
 from dslc.foreign.importer import import_rules
 from dslc.foreign.rule import KINDS, ForeignRule, Operator, RuleTensor
 from dslc.foreign.shapes import Clash
-from dslc.foreign.translation import definition, operators, translations
-from dslc.prove.run.verify import verify_rule
+from dslc.foreign.translation import translations
 from tests.foreign.shaped import IMAGE, KERNEL, X1, X2, X3, at, concat, conv, plain, rule, transpose
 from tests.foreign.writers import tensat_text
 
@@ -64,11 +63,9 @@ def test_merged_groups_are_wrong_for_more_groups_than_are_merged(each: ForeignRu
     general, narrow = list(translations(each, "r", "doc"))[:2]
     assert "X7: T[N, (G, 2, C), H, W], X10: T[(G, 2, F), C, R, S]" in general.text
     assert "X7: T[N, (2, C), H, W], X10: T[(2, F), C, R, S]" in narrow.text
-    rules = operators()
-    assert verify_rule(rules, definition(rules, general), ("field",)).status == "refuted"
     (found,) = import_rules([each], "taso", tmp_path / "mine.rules", workers=0, guards=False).rules
     assert found.outcome == "proved" and found.translation is not None and found.translation.mode == narrow.mode
-    assert found.wider is not None and found.wider.counterexample is not None
+    assert found.wider is not None and found.wider.status == "refuted" and found.wider.counterexample is not None
 
 
 def test_a_batch_norm_folds_into_its_convolution(tmp_path: Path) -> None:
@@ -77,8 +74,7 @@ def test_a_batch_norm_folds_into_its_convolution(tmp_path: Path) -> None:
     unscaled = rule(
         FOLD_NORM.source[:1] + FOLD_NORM.source[1:], [conv(IMAGE, KERNEL), plain("broadcast_add", at(0), SHIFT)]
     )
-    only_target = rule([conv(IMAGE, KERNEL), plain("broadcast_add", at(0), SHIFT)],
-                       [conv(IMAGE, KERNEL), plain("batchnorm", at(0), SHIFT, SHIFT, SHIFT, SHIFT)])  # fmt: skip
+    only_target = rule([plain("broadcast_add", X1, SHIFT)], [plain("batchnorm", X1, SHIFT, SHIFT, SHIFT, SHIFT)])
     assert "epsilon=1e-5" in first(only_target)
     assert outcomes([FOLD_NORM, unscaled, only_target], tmp_path) == ["proved", "rejected", "rejected"]
 
@@ -170,7 +166,7 @@ def test_parameters_without_a_meaning_fit_nothing(op: Operator, words: str) -> N
 
 def test_what_is_wrong_beyond_a_proved_reading_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = tmp_path / "some.pb", tmp_path / "some.rules"
-    path.write_bytes(taso.write([MERGE_GROUPS]))
+    path.write_bytes(taso.write([MERGE_GROUPS_STRIDED]))
     arguments = ["import-rules", "--from", "taso", str(path), "-o", str(out), "--jobs", "0", "--no-guards"]
     assert run(arguments) == 0
     assert (
@@ -193,7 +189,7 @@ def test_a_missing_folder_is_an_error_before_anything_is_proved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "some.pb"
-    path.write_bytes(taso.write([MERGE_GROUPS]))
+    path.write_bytes(taso.write([MERGE_GROUPS_STRIDED]))
     assert run(["import-rules", "--from", "taso", str(path), "-o", str(tmp_path / "no" / "some.rules")]) == 1
     assert "no such folder" in capsys.readouterr().err
 

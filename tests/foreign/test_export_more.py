@@ -14,7 +14,7 @@ from dslc.search.runs.selection import chosen_rules
 from dslc.semantics.library import load_many
 from tests.foreign.files import exported, rule_file, translated
 from tests.foreign.shaped import IMAGE, KERNEL, W5, X1, X2, at, plain, rule
-from tests.foreign.test_counterparts import FOLD_NORM, MERGE_GROUPS, along
+from tests.foreign.test_counterparts import FOLD_NORM, MERGE_GROUPS_STRIDED, along
 from tests.foreign.test_flexflow_rules import linear
 
 
@@ -45,7 +45,7 @@ def test_copies_have_no_operator_in_taso(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_the_operators_beyond_table_1_come_back(tmp_path: Path) -> None:
     rules = [
-        MERGE_GROUPS,
+        MERGE_GROUPS_STRIDED,
         FOLD_NORM,
         rule([plain("reshape", X1), plain("relu", at(0))], [plain("relu", X1), plain("reshape", at(0))]),
         rule([along("squeeze", 1, X1), plain("relu", at(0))], [plain("relu", X1), along("squeeze", 1, at(0))]),

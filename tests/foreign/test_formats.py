@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dslc.errors import DslcError
@@ -42,6 +42,7 @@ def foreign_rules(draw: Any) -> ForeignRule:
     return ForeignRule("", source, target, tuple(outputs))
 
 
+@settings(max_examples=25)
 @given(st.lists(foreign_rules(), max_size=4))
 def test_taso_loses_nothing(rules: list[ForeignRule]) -> None:
     data = taso.write(rules)
@@ -49,6 +50,7 @@ def test_taso_loses_nothing(rules: list[ForeignRule]) -> None:
     assert taso.write(taso.read(data)) == data
 
 
+@settings(max_examples=25)
 @given(st.lists(foreign_rules(), max_size=4), st.text(max_size=8))
 def test_flexflow_loses_nothing(rules: list[ForeignRule], name: str) -> None:
     named = [replace(each, name=f"rule {k} {name}") for k, each in enumerate(rules)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import re
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any, TypeVar
 
 from lsprotocol import types as lsp
@@ -16,9 +19,25 @@ from pygls.protocol import default_converter
 from pytest_lsp import LanguageClient, client_capabilities
 from pytest_lsp.client import DEFAULT_CLIENT_FEATURES, register_lsp_features
 
+from tests.lsp import forked
+
 T = TypeVar("T")
 #: seconds that an answer may take on a busy machine
 LONGEST = 60.0
+
+
+@cache
+def server() -> tuple[str, ...]:
+    """The arguments of Python for a server: a fork of one process, where there are sockets without a file."""
+    if sys.platform != "linux":
+        return "-m", "dslc", "lsp"
+    name = f"dslc-tests-{os.getpid()}"
+    # it ends with this process, whose end of its input is the only one
+    started = Popen([sys.executable, "-P", forked.__file__, "serve", name], stdin=PIPE, stdout=PIPE)
+    assert started.stdout is not None
+    started.stdout.readline()
+    atexit.register(started.communicate)
+    return "-I", "-S", forked.__file__, "ask", name
 
 
 class Editor:
@@ -39,7 +58,7 @@ class Editor:
         )
 
     async def start(self) -> None:
-        await self.client.start_io(sys.executable, "-m", "dslc", "lsp", env=dict(os.environ))
+        await self.client.start_io(sys.executable, *server(), env=dict(os.environ))
         capabilities = client_capabilities("visual-studio-code")
         folders = [lsp.WorkspaceFolder(self.folder.as_uri(), "tests")]
         await self.client.initialize_session(

@@ -17,15 +17,16 @@ from tests.lsp.editor import Editor, edited, position, with_editor
 
 STD = Path(str(resources.files("dslc.rules"))) / "std"
 
+#: names that no installed library has: where one is named is looked for in the files that have it
 OPERATORS = '''dslc 1
 library shop 1.0.0
 export double, shift
 
 operator double(X: T[*S]) -> Y: T[*S] {
   """Twice a tensor."""
-  attr times: int = 2
-  Y[*s] = X[*s] * times
-  onnx Double(X) { times = times }
+  attr folds: int = 2
+  Y[*s] = X[*s] * folds
+  onnx Double(X) { folds = folds }
 }
 
 operator shift(X: T[N]) -> Y: T[N] {
@@ -41,17 +42,17 @@ import .operators (double, shift)
 # é🙂: columns are counted in UTF-16
 substitution twice(X: T[*S]) -> Y {
   """Two doublings are one."""
-  A = double(X, times=k)
-  Y = double(A, times=m)
+  A = double(X, folds=k)
+  Y = double(A, folds=m)
   where k > 0
   =>
-  Y = double(X, times=k * m)
+  Y = double(X, folds=k * m)
   verify numerics = [reassociates, nonfinite]
 }
 
 test twice {
   given  X: f32[3]
-  fires  { Y = double(double(X, times=2), times=3) }
+  fires  { Y = double(double(X, folds=2), folds=3) }
 }
 '''
 
@@ -109,7 +110,7 @@ def test_places_names_and_texts(shop: Path) -> None:
             *[("rules.rules", n) for n in (1, 6, 7, 10, 16, 16)],
         ]
         found = await client.text_document_references_async(
-            lsp.ReferenceParams(context=context, **editor.at(uri, "X, tim|es=k)"))
+            lsp.ReferenceParams(context=context, **editor.at(uri, "X, fol|ds=k)"))
         )
         assert names(found) == [("operators.rules", n) for n in (6, 7, 8)] + [
             ("rules.rules", n) for n in (6, 7, 10, 16, 16)
@@ -123,7 +124,7 @@ def test_places_names_and_texts(shop: Path) -> None:
         assert names(there) == [("rules.rules", 4)]
 
         said = await client.text_document_hover_async(lsp.HoverParams(**editor.at(uri, "A = dou|ble")))
-        assert "Y[*s] = X[*s] * times" in said.contents.value
+        assert "Y[*s] = X[*s] * folds" in said.contents.value
         assert "FLOPs" in said.contents.value and "ONNX: `Double`" in said.contents.value
         said = await client.text_document_hover_async(lsp.HoverParams(**editor.at(uri, "substitution twi|ce")))
         assert "Status: " in said.contents.value
@@ -134,7 +135,16 @@ def test_places_names_and_texts(shop: Path) -> None:
     with_editor(shop, asking)
 
 
-def test_another_name_everywhere(shop: Path) -> None:
+def test_another_name_everywhere(
+    shop: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path_factory.mktemp("installed")
+    (installed / "far").mkdir()
+    (installed / "far" / "away.rules").write_text(
+        'dslc 1\nlibrary far 1.0.0\nexport unmoved\n\noperator unmoved(X: T[*S]) -> Y: T[*S] {\n  """X."""\n  Y[*s] = X[*s]\n}\n'
+    )
+    monkeypatch.setenv("DSLC_PATH", str(installed))
+
     async def renaming(editor: Editor) -> None:
         uri, client = editor.open("rules.rules"), editor.client
         change = await client.text_document_rename_async(
@@ -147,7 +157,7 @@ def test_another_name_everywhere(shop: Path) -> None:
         assert texts["rules.rules"] == RULES.replace("double", "twofold")
         assert texts["operators.rules"] == OPERATORS.replace("double", "twofold")
         change = await client.text_document_rename_async(
-            lsp.RenameParams(new_name="factor", **editor.at(uri, "tim|es=k)"))
+            lsp.RenameParams(new_name="factor", **editor.at(uri, "fol|ds=k)"))
         )
         assert len(change.changes[uri]) == 5
         for marked, name, why in (
@@ -158,10 +168,10 @@ def test_another_name_everywhere(shop: Path) -> None:
             with pytest.raises(JsonRpcException, match=why):
                 await client.text_document_rename_async(lsp.RenameParams(new_name=name, **editor.at(uri, marked)))
         # what an installed library defines is not renamed from outside of it
-        text = "dslc 1\nimport std (relu)\noperator f(X: T[*S]) -> Y: T[*S] {\n  Y = relu(X)\n}\n"
+        text = "dslc 1\nimport far (unmoved)\noperator f(X: T[*S]) -> Y: T[*S] {\n  Y = unmoved(X)\n}\n"
         own = editor.open("own.rules", text)
         with pytest.raises(JsonRpcException, match="not in a folder that is open"):
-            await client.text_document_rename_async(lsp.RenameParams(new_name="ramp", **editor.at(own, "= re|lu")))
+            await client.text_document_rename_async(lsp.RenameParams(new_name="ramp", **editor.at(own, "= unmo|ved")))
 
     with_editor(shop, renaming)
 
@@ -181,9 +191,9 @@ def test_what_may_be_typed(shop: Path) -> None:
         assert {"operators"} <= set(await labels("dslc 1\nimport .|"))
         assert await labels("dslc 1\nimport .operators (d|") == ["double", "shift"]
         assert {"operator", "substitution", "import"} <= set(await labels("dslc 1\nsub|"))
-        body = RULES.replace("Y = double(A, times=m)", "Y = double(A, |)")
-        assert {"times", "double", "shift", "X", "A", "S", "sum"} <= set(await labels(body))
-        assert (await labels(body)).count("times") == 1
+        body = RULES.replace("Y = double(A, folds=m)", "Y = double(A, |)")
+        assert {"folds", "double", "shift", "X", "A", "S", "sum"} <= set(await labels(body))
+        assert (await labels(body)).count("folds") == 1
         # what std has comes with the import that it needs
         editor.write(uri, body.replace("|", ""))
         at = lsp.CompletionParams(lsp.TextDocumentIdentifier(uri), position(body, body.index("|")))
@@ -288,8 +298,8 @@ def test_nothing_that_is_typed_ends_the_server(shop: Path) -> None:
             "dslc 1\nimport .cut\n",
             "dslc 9\r",
         ]
-        cuts = [text[:k] for k in range(0, len(text), len(text) // 40)] + [
-            text[k:] for k in range(0, len(text), len(text) // 15)
+        cuts = [text[:k] for k in range(0, len(text), len(text) // 20)] + [
+            text[k:] for k in range(0, len(text), len(text) // 8)
         ]
         for broken in [*hostile, *cuts]:
             editor.write(uri, broken)

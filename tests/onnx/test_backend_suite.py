@@ -16,7 +16,7 @@ from dslc.onnx.importer import import_model
 from dslc.semantics.library import standard
 
 KINDS = ("Node", "Simple", "PyTorchConverted", "PyTorchOperator")
-EVERY = 5
+EVERY = 12
 # the suite computes its expected outputs when it is loaded, overflows included
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.fixture(scope="module")
 def alone() -> set[str]:
     passed, _ = backend.run_suite(backend.RuntimeBackend, KINDS, every=EVERY)
-    assert len(passed) > 250
+    assert len(passed) > 100
     return passed
 
 

@@ -15,7 +15,7 @@ from benchmarks.gpu_cases import Case, attention, cases
 
 def test_a_dry_run_makes_rows_once_and_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "rows.jsonl"
-    wanted = ["--fake", "--budget", "4", "--results", str(results), "--row", "dense 512"]
+    wanted = ["--fake", "--budget", "1.5", "--results", str(results), "--row", "dense 512"]
     assert main(wanted) == 0
     (row,) = known(results).values()
     assert row.device == "h100 sm_90 by fake"

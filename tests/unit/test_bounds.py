@@ -18,7 +18,7 @@ from dslc.analysis.reads import ReadLoop
 from dslc.inspection.bounds import BoundsReport, check_operator
 from dslc.inspection.lowerings import lowering_bounds
 from dslc.ir.scalar import Scalar, apply, iterator, num, sym
-from dslc.semantics.library import load, standard
+from dslc.semantics.library import load
 
 
 def check(tmp_path: Path, text: str) -> BoundsReport:
@@ -27,13 +27,6 @@ def check(tmp_path: Path, text: str) -> BoundsReport:
     rules = load(path)
     (operator,) = rules.operators.values()
     return check_operator(rules, operator)
-
-
-def test_every_read_of_the_standard_library_is_in_bounds() -> None:
-    rules = standard()
-    reports = [check_operator(rules, op) for op in rules.operators.values()]
-    assert {report.operator: str(report.findings) for report in reports if report.findings} == {}
-    assert sum(report.proved for report in reports) > 2000
 
 
 PROVED = {

@@ -12,6 +12,7 @@ from dslc.cli.fmt import command
 from dslc.cli.main import run
 from dslc.errors import SourceText
 from dslc.syntax import tree as t
+from dslc.syntax.kept import parse_kept
 from dslc.syntax.parser import parse, read_source
 from dslc.syntax.printer import WIDTH, format_source, print_file, show
 from tests.unit.trees import files
@@ -39,7 +40,7 @@ def test_real_files(path: Path) -> None:
 
 
 @given(files())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_generated_trees(file: t.File) -> None:
     text = print_file(file)
     assert parse(SourceText("printed", text)) == file, text
@@ -141,7 +142,7 @@ def test_show_writes_nodes_on_one_line(text: str, shown: str) -> None:
 
 def test_every_node_can_be_shown() -> None:
     for path in RULES:
-        for node in t.walk(parse(read_source(path))):
+        for node in t.walk(parse_kept(read_source(path))):
             assert show(node) or isinstance(node, t.Str | t.Where)
 
 

@@ -57,7 +57,7 @@ def broken(draw: st.DrawFn) -> str:
 
 
 @given(broken())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_broken_text(text: str) -> None:
     source = SourceText("broken.rules", text)
     file, findings = parse_with_errors(source)
@@ -80,7 +80,7 @@ def test_broken_text(text: str) -> None:
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_any_bytes(data: bytes) -> None:
     try:
         parse(decode(data, "x.rules"))
