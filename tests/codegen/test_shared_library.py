@@ -166,6 +166,7 @@ def test_a_damaged_library_is_built_again(tmp_path: Path) -> None:
         "other machine": whole.replace(machine, b"0" * 16),
     }
     for damage, content in damages.items():
+        path.unlink()  # it is in use
         path.write_bytes(content)
         assert opened(path) is None, damage
         again = build([halves()], tmp_path)
