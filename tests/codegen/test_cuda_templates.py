@@ -209,7 +209,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, list
         "large": ({"own": RELU}, relu(4096, 4096)),
     }
     rules = {what: load_many(["std", library(folder / what / "mine", own)]) for what, (own, _) in jobs.items()}
-    together, found = Together(folder), {}
+    together, found = Together(folder), dict[str, tuple[str, list[str]]]()
     with pytest.MonkeyPatch.context() as patch:
         # fewer threads than it takes by itself
         patch.setattr(code_of_plans, "SIZES", (50, 37))

@@ -142,7 +142,7 @@ def forms() -> Iterator[tuple[str, Graph]]:
 
 def expressions(text: KernelText) -> set[str]:
     """What a kernel computes with vectors: types, functions and operators, without variables and places."""
-    found = set()
+    found = set[str]()
     for line in text.text.removeprefix(preamble()).splitlines():
         line = re.sub(r"\bk_[0-9a-f]{12}\w*", "", line)
         called = re.findall(r"\bk_[a-z]\w*(?:<[^<>;]*>)?", line)
@@ -156,7 +156,7 @@ def expressions(text: KernelText) -> set[str]:
 @pytest.fixture(scope="module")
 def different() -> list[tuple[Graph, int]]:
     """Groups, and numbers of their variants, each with an expression that none before has."""
-    found, seen = [], set[str]()
+    found, seen = list[tuple[Graph, int]](), set[str]()
     of = of_level("x86-64-v3")
     for name, one in forms():
         # those of products are many; of another type than f32 they are the same but for their elements
