@@ -94,8 +94,8 @@ def texts() -> dict[str, CudaText]:
 
 
 @pytest.fixture(scope="module")
-def shim(texts: dict[str, CudaText], tmp_path_factory: pytest.TempPathFactory) -> Shim:
-    return build(list(texts.values()), tmp_path_factory.mktemp("shim"))
+def shim(texts: dict[str, CudaText], mistaken: dict[str, CudaText], tmp_path_factory: pytest.TempPathFactory) -> Shim:
+    return build([*texts.values(), *mistaken.values()], tmp_path_factory.mktemp("shim"))
 
 
 def arrays_and_values(case: Case, sizes: Mapping[str, int]) -> tuple[list[Any], tuple[Any, ...]]:
@@ -158,21 +158,19 @@ def planted(text: CudaText, change: Callable[[str], str], name: str) -> CudaText
 
 
 @pytest.fixture(scope="module")
-def mistaken(texts: dict[str, CudaText], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, CudaText], Shim]:
-    made = {
+def mistaken(texts: dict[str, CudaText]) -> dict[str, CudaText]:
+    return {
         what: planted(texts[case], change, f"wrong{k}") for k, (what, (case, change, _)) in enumerate(MISTAKES.items())
     }
-    return made, build(list(made.values()), tmp_path_factory.mktemp("mistaken"))
 
 
 @pytest.mark.parametrize("what", MISTAKES)
-def test_mistakes_are_caught(what: str, mistaken: tuple[dict[str, CudaText], Shim]) -> None:
+def test_mistakes_are_caught(what: str, mistaken: dict[str, CudaText], shim: Shim) -> None:
     name, _, fault = MISTAKES[what]
     case = next(case for case, _, _ in CASES if case.name == name)
     arrays, _ = arrays_and_values(case, case.sizes[0])
-    texts, shim = mistaken
     with pytest.raises(Stopped) as stopped:
-        shim.run(texts[what], arrays)
+        shim.run(mistaken[what], arrays)
     assert stopped.value.fault is fault
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,11 @@ from dslc.cli.main import run as cli
 from dslc.codegen.cuda import compiled
 from dslc.codegen.cuda.choose import seconds
 from dslc.codegen.cuda.generate import generate, variants
-from dslc.codegen.cuda.shim import build
+from dslc.codegen.cuda.shim import Shim, build
+from dslc.codegen.cuda.text import CudaText
+from dslc.codegen.host.compiler import BuildReason, NotBuilt
 from dslc.cuda import Session
+from dslc.cuda import code as code_of_plans
 from dslc.cuda.code import CudaTemplates, TakenTemplate, hardware, shrunk, templates_of, texts
 from dslc.cuda.devices import device_named
 from dslc.cuda.plan import plan_of
@@ -24,8 +28,9 @@ from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph
 from dslc.onnx.metadata import PLAN, metadata
-from dslc.semantics.library import load_many, standard
+from dslc.semantics.library import Rules, load_many, standard
 from tests.codegen.groups import group, needs_compiler
+from tests.codegen.rendering import rendered_once
 from tests.tuned import tuned
 
 H200 = device_named("h200")
@@ -34,6 +39,13 @@ RELU = """static __device__ void run(const int64_t* sizes, const {{ X.type }}* X
     if (i < {{ X.elements }}) k_store_one(Y + i, k_at(X, i) < 0 ? 0 : k_at(X, i));
 }
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def once() -> Iterator[None]:
+    """Templates are rendered once for the same values."""
+    with rendered_once():
+        yield
 
 
 def rules_with(folder: Path, template: str | None, values: str = "", device: str = "cuda", rest: str = "") -> Path:
@@ -47,6 +59,18 @@ def rules_with(folder: Path, template: str | None, values: str = "", device: str
     return folder / "mine.rules"
 
 
+def library(folder: Path, templates: Mapping[str, str], rest: str = "") -> Path:
+    """A library with a lowering of `relu` for each template, by their names; the library's name is the folder's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "dslc 1\nimport std (relu)\n"
+    for name, template in templates.items():
+        (folder / f"{name}.cu.j2").write_text(template, "utf-8")
+        text += f'lowering {name}(X: f32[R, N]) on cuda {{\n  match Y = relu(X)\n  template "{name}.cu.j2"\n{rest}}}\n'
+    path = folder / f"{folder.name}.rules"
+    path.write_text(text, "utf-8")
+    return path
+
+
 def relu(*shape: int) -> Graph:
     return group(lambda room: room.op("relu", room.input(*shape)))
 
@@ -55,9 +79,35 @@ def cumsum(*shape: int, axis: int = -1, dtype: DType = DType.F32) -> Graph:
     return group(lambda room: room.op("cumsum", room.input(*shape, dtype=dtype), axis=axis % len(shape)))
 
 
-def written(path: Path, program: Graph, trust: tuple[str, ...] = ("mine",)) -> tuple[str, list[str]]:
+class Together:
+    """Kernels of many templates that are tried one after the other, in one program: what runs them is most of what is compiled."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._texts = folder, dict[str, CudaText]()
+        self._shim: Shim | None = None
+
+    def collect(self, rules: Rules, trust: tuple[str, ...], program: Graph) -> None:
+        """Take note of what is tried for a program, and try nothing."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(code_of_plans, "build", self._noted)
+            patch.setattr(code_of_plans, "available", lambda: False)
+            written(rules, program, trust)
+
+    def _noted(self, texts: Sequence[CudaText], folder: Path) -> Shim:
+        self._texts.update({text.name: text for text in texts})
+        raise NotBuilt(BuildReason.ERROR, "later")
+
+    def build(self, texts: Sequence[CudaText], folder: Path) -> Shim:
+        """As `dslc.codegen.cuda.shim.build`, of texts that were noted."""
+        assert {text.name for text in texts} <= set(self._texts)
+        if self._shim is None:
+            self._shim = build(list(self._texts.values()), self._folder)
+        return self._shim
+
+
+def written(rules: Path | Rules, program: Graph, trust: tuple[str, ...] = ("mine",)) -> tuple[str, list[str]]:
     """Whose template a program's kernel is on an H200, if generated ones take forever, and what is said."""
-    templates = CudaTemplates(load_many(["std", path]), trust)
+    templates = CudaTemplates(load_many(["std", rules]) if isinstance(rules, Path) else rules, trust)
     found = templates.best(program, None, hardware(H200, program))
     return "" if found is None else found.lowering, [*templates.notes, *templates.said[program]]
 
@@ -66,17 +116,17 @@ def written(path: Path, program: Graph, trust: tuple[str, ...] = ("mine",)) -> t
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
-def test_running_sums_of_rows_are_those_of_the_interpreter(dtype: DType, tmp_path: Path) -> None:
+def test_running_sums_of_rows_are_those_of_the_interpreter(tmp_path: Path) -> None:
     """By a warp for short rows and a block for long ones, in pieces where a row has more than these take at once."""
-    programs = [
-        cumsum(*shape, dtype=dtype) for shape in ((3, 32), (2, 3, 131), (5, 512), (2, 513), (3, 1030), (1, 2500), (40,))
-    ]
-    made = [next(templates_of(standard()).texts(program)).text for program in programs]
-    assert {text.launches[0].block[0] for text in made} == {32, 256}
+    shapes = [(DType.F32, shape) for shape in ((3, 32), (2, 3, 131), (2, 512), (2, 513), (3, 1030), (1, 2500), (40,))]
+    shapes += [(DType.F64, shape) for shape in ((2, 3, 131), (2, 513), (1, 1030))]
+    made = [next(templates_of(standard()).texts(cumsum(*shape, dtype=dtype))).text for dtype, shape in shapes]
+    for dtype in (DType.F32, DType.F64):
+        assert {text.launches[0].block[0] for text in made if text.inputs[0].dtype is dtype} == {32, 256}
     shim = build(made, tmp_path)
     rng = np.random.default_rng(0)
     for text in made:
+        dtype = text.inputs[0].dtype
         x = rng.standard_normal(text.inputs[0].shape).astype(NUMPY[dtype])
         for reverse in (False, True):
             (found,) = shim.run(text, [x], reverse=reverse)
@@ -108,10 +158,11 @@ def test_what_is_shipped_earns_its_place() -> None:
 @pytest.mark.skipif(not compiled.available(), reason="neither NVRTC nor nvcc is installed")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_what_is_shipped_compiles_and_spills_nothing(arch: str) -> None:
-    for program in (cumsum(3, 40), cumsum(3, 4096), cumsum(3, 4096, dtype=DType.F64)):
-        (made,) = templates_of(standard()).texts(program)
-        (usage,) = compiled.compile(made.text.text, arch).kernels
-        assert (usage.symbol, usage.spills) == (made.text.launches[0].symbol, 0)
+    programs = (cumsum(3, 40), cumsum(3, 4096), cumsum(3, 4096, dtype=DType.F64))
+    made = [one.text for program in programs for one in templates_of(standard()).texts(program)]
+    # together: what they all begin with is most of a text
+    found = compiled.compile("\n".join(text.text for text in made), arch).kernels
+    assert {(usage.symbol, usage.spills) for usage in found} == {(text.launches[0].symbol, 0) for text in made}
 
 
 def test_a_plan_has_the_kernel_beside_generated_ones_and_calls(tmp_path: Path) -> None:
@@ -132,35 +183,66 @@ def test_a_plan_has_the_kernel_beside_generated_ones_and_calls(tmp_path: Path) -
 # ---- those of a user's --------------------------------------------------------------------------------------------------
 
 
-@needs_compiler
-def test_a_template_that_is_right_is_a_kernel(tmp_path: Path) -> None:
-    """A program that is too large to be run on the CPU is tried at smaller sizes; the command line has a small one, below."""
-    assert written(rules_with(tmp_path, RELU), relu(4096, 4096)) == ("mine.own", [])
-
-
+#: templates that are wrong, and what is said of them
 WRONG: dict[str, tuple[str, str]] = {
-    "other numbers": (RELU.replace("< 0 ? 0", "< 1 ? 0"), "gives other numbers than its nodes on f32[5, 7]"),
-    "out of bounds": (RELU.replace("if (i < {{ X.elements }})", ""), "its kernel fails on f32[5, 7]: memory"),
-    "a race": (RELU.replace("Y + i, k_at(X, i) < 0", "Y, k_at(X, i) < 0"), "its kernel fails on f32[5, 7]: race"),
-    "no end": (
+    "other_numbers": (RELU.replace("< 0 ? 0", "< 1 ? 0"), "gives other numbers than its nodes on f32[5, 7]"),
+    "out_of_bounds": (RELU.replace("if (i < {{ X.elements }})", ""), "its kernel fails on f32[5, 7]: memory"),
+    "race": (RELU.replace("Y + i, k_at(X, i) < 0", "Y, k_at(X, i) < 0"), "its kernel fails on f32[5, 7]: race"),
+    "unknown_name": (RELU.replace("X.elements", "X.size"), "line 3: 'dict object' has no attribute 'size'"),
+    "no_end": (
         RELU.replace("const int64_t i", "for (volatile int k = 0; k < 1; ) {}\n    const int64_t i"),
         "does not end in",
     ),
-    "no C++": (RELU.replace("const int64_t i =", "const int64_t i"), "own.cu.j2"),
-    "an unknown name": (RELU.replace("X.elements", "X.size"), "line 3: 'dict object' has no attribute 'size'"),
 }
+NO_CPP = RELU.replace("const int64_t i =", "const int64_t i")
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, list[str]]]:
+    """Whose template is the kernel, and what is said: of the wrong ones beside a right one (""), of one without an end, and of a right
+    one for a program that is too large to be run on the CPU."""
+    folder = tmp_path_factory.mktemp("tried")
+    several = {name: template for name, (template, _) in WRONG.items() if name != "no_end"}
+    jobs = {
+        "": (several | {"own": RELU}, relu(5, 7)),
+        "no_end": ({"no_end": WRONG["no_end"][0]}, relu(5, 7)),
+        "large": ({"own": RELU}, relu(4096, 4096)),
+    }
+    rules = {what: load_many(["std", library(folder / what / "mine", own)]) for what, (own, _) in jobs.items()}
+    together, found = Together(folder), dict[str, tuple[str, list[str]]]()
+    with pytest.MonkeyPatch.context() as patch:
+        # fewer threads than it takes by itself
+        patch.setattr(code_of_plans, "SIZES", (50, 37))
+        # what refuses a text that is no C++ has a test of its own
+        patch.setattr(code_of_plans, "available", lambda: False)
+        for what, (_, program) in jobs.items():
+            together.collect(rules[what], ("mine",), program)
+        patch.setattr(code_of_plans, "build", together.build)
+        for what, (_, program) in jobs.items():
+            tuned(patch, "cuda.code", seconds=0.3 if what == "no_end" else 20.0)
+            found[what] = written(rules[what], program)
+    return found
+
+
+@needs_compiler
+def test_a_template_that_is_right_is_a_kernel(tried: dict[str, tuple[str, list[str]]]) -> None:
+    """A program that is too large to be run on the CPU is tried at smaller sizes; the command line has a small one, below."""
+    assert tried["large"] == ("mine.own", [])
 
 
 @needs_compiler
 @pytest.mark.parametrize("what", WRONG)
-def test_a_template_that_is_wrong_is_left_out_and_said(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tuned(monkeypatch, "cuda.code", seconds=1.0 if what == "no end" else 5.0)
-    template, says = WRONG[what]
-    lowering, notes = written(rules_with(tmp_path, template), relu(5, 7))
-    assert lowering == "" and len(notes) == 1
-    assert notes[0].startswith("W0015: the template of mine.own is left out: ") and says in notes[0]
+def test_a_template_that_is_wrong_is_left_out_and_said(what: str, tried: dict[str, tuple[str, list[str]]]) -> None:
+    lowering, notes = tried["no_end" if what == "no_end" else ""]
+    assert lowering == ("" if what == "no_end" else "mine.own") and len(notes) == (1 if what == "no_end" else 4)
+    (said,) = [note for note in notes if note.startswith(f"W0015: the template of mine.{what} is left out: ")]
+    assert WRONG[what][1] in said
+
+
+@needs_compiler
+def test_a_template_that_is_no_cpp_is_left_out_and_said(tmp_path: Path) -> None:
+    lowering, (note,) = written(rules_with(tmp_path, NO_CPP), relu(5, 7))
+    assert lowering == "" and note.startswith("W0015: the template of mine.own is left out: ") and "own.cu.j2" in note
 
 
 @pytest.mark.parametrize(("values", "says"), [
@@ -207,37 +289,32 @@ def test_a_program_at_smaller_sizes_keeps_equal_sizes_equal() -> None:
 
 
 @needs_compiler
-def test_the_command_line_uses_a_trusted_template(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_uses_a_trusted_template(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And neither a wrong one that is trusted nor a right one that nobody trusts, which would be cheaper."""
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[64, 64] x) => (float[64, 64] y) { y = Relu(x) }'
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
-    path = rules_with(tmp_path, RELU, rest="  cost flops = 0, bytes = 1\n")
-    options = [
-        "--on",
-        "cuda",
-        "--rules",
-        str(path),
-        "--budget",
-        "15s",
-        "--steps",
-        "0",
-        "--no-derive",
-        "--no-mutate",
-        "--cache",
-        str(tmp_path / "cache"),
-    ]
-    broken = rules_with(tmp_path, RELU.replace("< 0", "< 1"), rest="  cost flops = 0, bytes = 1\n")
-    # beside a wrong one that is trusted, a right one that nobody trusts
-    (tmp_path / "other").mkdir()
-    other = rules_with(tmp_path / "other", RELU, rest="  cost flops = 0, bytes = 1\n").with_name("theirs.rules")
-    other.with_name("mine.rules").rename(other)
-    both = [*options, "--rules", str(other), "--trust", "mine"]
-    assert cli(["optimize", str(tmp_path / "m.onnx"), *both, "-o", str(tmp_path / "c.onnx")]) == 0
+    path, wrong, theirs = (
+        library(tmp_path / name, {"own": template}, f"  cost flops = 0, bytes = {bytes}\n")
+        for name, template, bytes in (
+            ("mine", RELU, 3),
+            ("wrong", RELU.replace("< 0", "< 1"), 1),
+            ("theirs", RELU, 2),
+        )
+    )
+    together = Together(tmp_path / "together")
+    together.collect(load_many(["std", wrong, path]), ("wrong", "mine"), relu(64, 64))
+    monkeypatch.setattr(code_of_plans, "build", together.build)
+    options = ["--on", "cuda", "--budget", "15s", "--steps", "0", "--no-derive", "--no-mutate"]
+    options += ["--cache", str(tmp_path / "cache"), "--trust", "wrong", "--trust", "mine"]
+    for rules in (path, wrong, theirs):
+        options += ["--rules", str(rules)]
+    assert cli(["optimize", str(tmp_path / "m.onnx"), *options, "-o", str(tmp_path / "a.onnx")]) == 0
     said = capsys.readouterr().out
-    assert "W0015: the template of mine.own is left out: its kernel gives other numbers" in said
-    assert "W0014: the templates of `theirs` are not used" in said and "by the template of" not in said
-    assert rules_with(tmp_path, RELU, rest="  cost flops = 0, bytes = 1\n") == broken == path
-    assert cli(["optimize", str(tmp_path / "m.onnx"), *options, "--trust", "mine", "-o", str(tmp_path / "a.onnx")]) == 0
-    assert "kernel: relu, by the template of mine.own" in capsys.readouterr().out
+    assert "W0015: the template of wrong.own is left out: its kernel gives other numbers" in said
+    assert "W0014: the templates of `theirs` are not used" in said
+    assert "kernel: relu, by the template of mine.own" in said and said.count("by the template of") == 1
     _ran_with(path, tmp_path / "a.onnx")
     assert cli(["build", str(tmp_path / "a.onnx"), "--on", "cuda"]) == 0
     assert "the plan in the file is another one" in capsys.readouterr().out
@@ -266,7 +343,7 @@ CHECKED: dict[str, tuple[str | None, str, str]] = {
     "missing": (None, "mine.rules:6:3: W0015", "there is no file `own.cu.j2`"),
     "no template": ("{% if %}", "mine.rules:6:3: W0015", "is none of Jinja's: line 1"),
     "an unknown name": ("\n{{ X.size }}", "own.cu.j2:2:1: W0015", "'dict object' has no attribute 'size'"),
-    "no C++": (RELU.replace("const int64_t i =", "const int64_t i"), "own.cu.j2:2:5: W0015", "own.cu.j2"),
+    "no C++": (NO_CPP, "own.cu.j2:2:5: W0015", "own.cu.j2"),
     "no function": ("static int x;", "mine.rules:6:3: W0015", "run"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,12 +20,12 @@ import pytest
 import dslc
 from dslc import kernels
 from dslc.cli.main import run as cli
-from dslc.codegen.generate import generate, variants
+from dslc.codegen.generate import generate, preamble, variants
 from dslc.codegen.host import processor as processors
 from dslc.codegen.host.compiler import Compiler, NotBuilt, compiler
 from dslc.codegen.host.library import build, opened, source
 from dslc.codegen.host.processor import LEVELS, NATIVE, here, of_level, processor, runs, wanted
-from dslc.codegen.text import Variant
+from dslc.codegen.text import KernelText, Variant
 from dslc.cost.machine import this_machine
 from dslc.cost.process import ModelFile, Worker
 from dslc.errors import DslcError
@@ -125,7 +126,8 @@ def forms() -> Iterator[tuple[str, Graph]]:
         yield case.name, group(case.build)
     for dtype in (DType.F16, DType.BF16, DType.F64, DType.U8, DType.I16, DType.I64, DType.BOOL):
         for case in typed(dtype) if dtype is not DType.BOOL else ():
-            yield case.name, group(case.build)
+            if "f32" not in case.name:
+                yield case.name, group(case.build)
         for one, other in ((dtype, DType.F32), (DType.F32, dtype), (dtype, DType.I64), (DType.I64, dtype)):
             if one is not other:
                 yield (
@@ -138,8 +140,37 @@ def forms() -> Iterator[tuple[str, Graph]]:
     yield "reciprocal of a root", group(lambda r: r.op("reciprocal", r.op("sqrt", r.input(N))))
 
 
+def expressions(text: KernelText) -> set[str]:
+    """What a kernel computes with vectors: types, functions and operators, without variables and places."""
+    found = set[str]()
+    for line in text.text.removeprefix(preamble()).splitlines():
+        line = re.sub(r"\bk_[0-9a-f]{12}\w*", "", line)
+        called = re.findall(r"\bk_[a-z]\w*(?:<[^<>;]*>)?", line)
+        if re.search(r"\b(?:in|out|scratch)\d*\b|\[", line):
+            found.update(called)
+        elif "V<" in line or "<" in "".join(called):
+            found.add(" ".join(re.findall(r"V<[^>]*>|\bk_[a-z]\w*(?:<[^<>;]*>)?|[-+*/<>=!&|?^%~:]+", line)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def different() -> list[tuple[Graph, int]]:
+    """Groups, and numbers of their variants, each with an expression that none before has."""
+    found, seen = list[tuple[Graph, int]](), set[str]()
+    of = of_level("x86-64-v3")
+    for name, one in forms():
+        # those of products are many; of another type than f32 they are the same but for their elements
+        every = variants(standard(), one, of)[: 8 if "with bias" in name else 2 if "product" in name else 1]
+        for k, variant in enumerate(every):
+            if new := expressions(generate(standard(), one, variant)) - seen:
+                seen |= new
+                found.append((one, k))
+    assert len(found) > 40 and len(seen) > 150
+    return found
+
+
 @pytest.mark.parametrize("level", LEVELS)
-def test_vectors_are_those_of_the_processor(level: str, tmp_path: Path) -> None:
+def test_vectors_are_those_of_the_processor(level: str, different: list[tuple[Graph, int]], tmp_path: Path) -> None:
     """GCC tells where it takes a vector element by element: nowhere, in any form. Of another architecture a cross compiler tells."""
     found = of_level(level)
     try:
@@ -149,13 +180,11 @@ def test_vectors_are_those_of_the_processor(level: str, tmp_path: Path) -> None:
     if "clang" in used.version:
         pytest.skip("clang has no such warning")
     texts = {}
-    for name, one in forms():
-        # those of products are many; of another type than f32 they are the same but for their elements
-        every = variants(standard(), one, found)
-        chosen = every[:8] if "with bias" in name else every[::3] if "product" in name else every[:1]
-        for variant in chosen:
-            text = generate(standard(), one, variant)
-            texts[text.name] = text
+    for one, number in different:
+        text = generate(standard(), one, variants(standard(), one, found)[number])
+        # what all begin with is there once
+        own = text.text.removeprefix(preamble()) if texts else text.text
+        texts[text.name] = replace(text, text=own)
     # one that the processor does not have shows that the compiler tells
     wide = f"typedef float Wide __attribute__((vector_size({2 * found.vector_bytes})));\n"
     planted = f"{wide}Wide square(const Wide& a) {{ return a * a; }}\n"
@@ -195,8 +224,9 @@ def test_kernels_of_each_level_compute_the_same(level: str) -> None:
 
 @needs_compiler
 def test_each_level_has_libraries_of_its_own(tmp_path: Path) -> None:
-    paths = {build([halves()], tmp_path, processor=processor(name)).path for name in (*HERE, NATIVE)}
-    assert len(paths) == len(HERE) + 1
+    names = {*HERE[:1], *HERE[-1:], NATIVE}
+    paths = {build([halves()], tmp_path, processor=processor(name)).path for name in names}
+    assert len(paths) == len(names)
     # whoever runs a level may open what was built for it
     assert all(opened(path) is not None for path in paths)
 
@@ -269,11 +299,9 @@ def test_building_for_another_machine(
 def test_the_doctor_tells_the_level(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from dslc.cli.doctor import facts
 
-    told = {name: text for name, text, _ in facts(tmp_path)}
-    assert told["instructions"] == str(here())
     monkeypatch.setenv("DSLC_ISA", HERE[0])
     told = {name: text for name, text, _ in facts(tmp_path)}
-    assert told["kernels for"].startswith(HERE[0])
+    assert told["instructions"] == str(here()) and told["kernels for"].startswith(HERE[0])
 
 
 @needs_compiler
@@ -284,6 +312,6 @@ def test_a_report_says_the_level(level: str, tmp_path: Path, monkeypatch: pytest
       s = Softplus(x)  t = Tanh(s)  y = Mul(x, t)
     }"""
     only: dict[str, Any] = {"derive": False, "mutate": False}
-    found = dslc.optimize(onnx.parser.parse_model(text), isa=level, threads=1, budget=30, steps=6, timing=False, **only)  # type: ignore[arg-type]
+    found = dslc.optimize(onnx.parser.parse_model(text), isa=level, threads=1, budget=30, steps=1, timing=False, **only)  # type: ignore[arg-type]
     assert f"kernels for {level}" in json.dumps(json.loads(found.report.to_json()))
     assert not found.report.kept_original and known(found.model, processor=of_level(level)) is not None

@@ -19,12 +19,25 @@ from onnx import TensorProto, helper
 
 from dslc.codegen.host.compiler import NAMES, BuildReason, Compiler, NotBuilt
 from dslc.codegen.host.library import clear, kept, library_folder, opened
+from tests.caches import apart
 from tests.codegen.kernels import broken, endless, f32, halves, kernel, total
-from tests.codegen.native import NotRun, build
+from tests.codegen.native import Library, NotRun, build
 from tests.tuned import tuned
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A folder of one's own in which what is around kernels is compiled."""
+    return apart(tmp_path, kernels=True)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """Two kernels in one library."""
+    return build([halves(), total()], apart(tmp_path_factory.mktemp("both"), kernels=True))
 
 
 def model(op: str, inputs: list[Any], outputs: list[Any]) -> bytes:
@@ -50,8 +63,8 @@ def session(library: Path, data: bytes, threads: int = 1) -> Any:
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
-def test_kernels_run_by_themselves(tmp_path: Path) -> None:
-    library = build([halves(), total()], tmp_path)
+def test_kernels_run_by_themselves(both: Library) -> None:
+    library = both
     for threads in (1, 3):
         half, sums = library.run("k_halves", [X], threads)
         assert np.array_equal(half, X / 2) and np.array_equal(sums, X.sum(1))
@@ -59,8 +72,8 @@ def test_kernels_run_by_themselves(tmp_path: Path) -> None:
         assert squares.shape == () and squares == 14
 
 
-def test_onnx_runtime_runs_them(tmp_path: Path) -> None:
-    library = build([halves(), total()], tmp_path)
+def test_onnx_runtime_runs_them(both: Library) -> None:
+    library = both
     loaded = session(library.path, model("k_halves", [["n", 4]], [["n", 4], ["n"]]))
     for rows in (6, 0, 1, 6):
         half, sums = loaded.run(None, {"x0": X[:rows]})
@@ -70,9 +83,9 @@ def test_onnx_runtime_runs_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_large_inputs_are_divided_among_threads(tmp_path: Path, threads: int) -> None:
+def test_large_inputs_are_divided_among_threads(both: Library, threads: int) -> None:
     """Enough rows for every path: several stages, parts of unequal size, scratch memory."""
-    library = build([halves(), total()], tmp_path)
+    library = both
     rows = np.random.default_rng(0).random((100_003, 4), np.float32)
     half, sums = session(library.path, model("k_halves", [["n", 4]], [["n", 4], ["n"]]), threads).run(
         None, {"x0": rows}
@@ -85,9 +98,9 @@ def test_large_inputs_are_divided_among_threads(tmp_path: Path, threads: int) ->
         )
 
 
-def test_other_sizes_are_refused(tmp_path: Path) -> None:
+def test_other_sizes_are_refused(both: Library) -> None:
     """A kernel never runs on sizes that it was not made for: an error, no read beyond the end."""
-    library = build([halves()], tmp_path)
+    library = both
     loaded = session(library.path, model("k_halves", [["n", "m"]], [["n", "m"], ["n"]]))
     with pytest.raises(Exception, match="not made for the sizes"):
         loaded.run(None, {"x0": np.ones((6, 5), np.float32)})
@@ -101,9 +114,9 @@ def test_other_sizes_are_refused(tmp_path: Path) -> None:
         library.run("k_other", [X])
 
 
-def test_sessions_and_threads_at_the_same_time(tmp_path: Path) -> None:
+def test_sessions_and_threads_at_the_same_time(both: Library) -> None:
     """Two sessions, and each run from several threads: scratch memory belongs to a run."""
-    library = build([total()], tmp_path)
+    library = both
     sessions = [session(library.path, model("k_total", [["n"]], [[]]), 2) for _ in range(2)]
     random = np.random.default_rng(1)
     cases = [random.integers(0, 4, size).astype(np.float32) for size in (40_000, 50_000, 70, 90_000)]
@@ -141,22 +154,23 @@ def test_a_library_is_compiled_once(tmp_path: Path) -> None:
     assert build([halves()], tmp_path).fresh
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "foreign", "flipped", "other machine"])
-def test_a_damaged_library_is_built_again(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_library_is_built_again(tmp_path: Path) -> None:
     path = build([halves()], tmp_path).path
     whole = path.read_bytes()
-    path.write_bytes(
-        {
-            "cut": whole[: len(whole) // 2],
-            "empty": b"",
-            "foreign": b"\x7fELF" + bytes(5000),
-            "flipped": whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:],
-            "other machine": whole.replace(opened(path).machine.encode(), b"0" * 16),  # type: ignore[union-attr]
-        }[damage]
-    )
-    assert opened(path) is None
-    again = build([halves()], tmp_path)
-    assert again.fresh and np.array_equal(again.run("k_halves", [X])[0], X / 2)
+    machine = opened(path).machine.encode()  # type: ignore[union-attr]
+    damages = {
+        "cut": whole[: len(whole) // 2],
+        "empty": b"",
+        "foreign": b"\x7fELF" + bytes(5000),
+        "flipped": whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:],
+        "other machine": whole.replace(machine, b"0" * 16),
+    }
+    for damage, content in damages.items():
+        path.unlink()  # it is in use
+        path.write_bytes(content)
+        assert opened(path) is None, damage
+        again = build([halves()], tmp_path)
+        assert again.fresh and np.array_equal(again.run("k_halves", [X])[0], X / 2), damage
 
 
 def test_what_does_not_compile_is_left_out(tmp_path: Path) -> None:
@@ -173,11 +187,15 @@ def test_what_does_not_compile_is_left_out(tmp_path: Path) -> None:
     assert nothing.value.reason is BuildReason.ERROR
 
 
-def test_a_compiler_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    # so many times what one takes here and now: it must be compiled in what the endless one leaves
+def enough(folder: Path) -> float:
+    """So many times what a kernel takes here and now: one is compiled in what another that takes too long leaves."""
     began = time.monotonic()
-    build([total()], tmp_path / "another")
-    library = build([halves(), endless()], tmp_path, seconds=max(6.0, 12 * (time.monotonic() - began)))
+    build([total("k_timed")], folder)
+    return max(2.5, 12 * (time.monotonic() - began))
+
+
+def test_a_compiler_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    library = build([halves(), endless()], tmp_path, seconds=enough(tmp_path))
     assert set(library.kernels) == {"k_halves"}
     assert [failure.reason for failure in library.failed] == [BuildReason.TIMEOUT]
     assert not list(library_folder(tmp_path).glob("building-*"))
@@ -188,7 +206,7 @@ def test_a_compiler_that_does_not_say_what_it_is_is_asked_once(tmp_path: Path, m
     fake.write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\nexec sleep 600\n")
     fake.chmod(0o755)
     monkeypatch.setenv("CXX", str(fake))
-    tuned(monkeypatch, "codegen.host.compiler", asked=1.0)
+    tuned(monkeypatch, "codegen.host.compiler", asked=0.6)
     for _ in range(3):
         with pytest.raises(NotBuilt, match="--version does not end in 1 s") as found:
             build([halves()], tmp_path)
@@ -223,7 +241,7 @@ def compiler_that(tmp_path: Path, does: str) -> str:
 def test_compilers_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, reason: BuildReason) -> None:
     monkeypatch.setenv("CXX", compiler_that(tmp_path, does))
     with pytest.raises(NotBuilt) as failed:
-        build([halves()], tmp_path, seconds=2)
+        build([halves()], tmp_path, seconds=1 if reason is BuildReason.TIMEOUT else 10)
     assert failed.value.reason is reason
 
 
@@ -293,8 +311,9 @@ def test_an_object_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_slow_kernel_holds_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = 'case "$*" in *k_total.cpp*) sleep 60;; esac; exec c++ "$@"'
+    seconds = enough(tmp_path)
     monkeypatch.setenv("CXX", compiler_that(tmp_path, slow))
-    library = build([total(), halves()], tmp_path, seconds=6)
+    library = build([total(), halves()], tmp_path, seconds=seconds)
     assert set(library.kernels) == {"k_halves"}
     assert [(failure.op, failure.reason) for failure in library.failed] == [("k_total", BuildReason.TIMEOUT)]
 
@@ -310,9 +329,9 @@ def test_two_processes_build_the_same(tmp_path: Path) -> None:
     assert kept(tmp_path)[0] == 1
 
 
-def test_a_kernel_need_not_find_aligned_memory(tmp_path: Path) -> None:
+def test_a_kernel_need_not_find_aligned_memory(both: Library) -> None:
     """Memory of a caller begins wherever it likes."""
-    library = build([halves()], tmp_path)
+    library = both
     for shift in (4, 8, 12, 20):
         room = np.zeros(X.nbytes + 128, np.uint8)
         at = (-room.ctypes.data) % 64 + shift

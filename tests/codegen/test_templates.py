@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from dslc.semantics.library import load_many
 from tests.caches import apart
 from tests.codegen.groups import M, N, Room, group, needs_compiler
 from tests.codegen.native import build
+from tests.codegen.rendering import rendered_once
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text("utf-8").split("## Kernels of your own")[1]
 RELU = """
@@ -32,6 +33,13 @@ static void run(const int64_t* sizes, const {{ X.type }}* X, {{ Y.type }}* Y, in
     for (int64_t i = begin * 8; i < std::min<int64_t>(end * 8, {{ X.elements }}); ++i) Y[i] = X[i] < 0 ? 0 : X[i];
 }
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def once() -> Iterator[None]:
+    """Templates are rendered once for the same values."""
+    with rendered_once():
+        yield
 
 
 @pytest.fixture
@@ -236,7 +244,7 @@ def test_templates_are_in_the_folder_of_their_library(
 )
 def test_rendering_is_limited(template: str, says: str) -> None:
     with pytest.raises(NotRendered, match=re.escape(says)):
-        rendered(template, {}, seconds=1.0 if "not end" in says else 10.0)
+        rendered(template, {}, seconds=0.6 if "not end" in says else 10.0)
 
 
 def test_trust_names_a_library(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
