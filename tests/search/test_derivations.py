@@ -142,7 +142,7 @@ def looked(
 ) -> Looked:
     """Candidates of one thread for every program that is so many times as fast; 0: whatever it takes.
 
-    `own`: derivations in the place of those of EinNet; `sizes`: of unknown dimensions, at which is measured; `states`: that are looked at.
+    `own`: derivations in the place of those of EinNet; `sizes`: of unknown dimensions, for measuring; `states`: that are looked at.
     """
     rules = standard()
     imported = import_model(model, rules, {})
