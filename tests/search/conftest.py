@@ -19,4 +19,4 @@ def without_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 @pytest.fixture(autouse=True)
 def short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test rests on how exact the time of a group is."""
-    tuned(monkeypatch, "cost.measure", longest=0.05, again=0.04, shortest=0.02)
+    tuned(monkeypatch, "cost.measure", longest=0.02, again=0.01, shortest=0.01)

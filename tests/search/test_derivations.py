@@ -63,8 +63,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSLC_CACHE", folder)
         # no test rests on the best of many kernels, or on a program far from the expression
-        tuned(patch, "fuse.autotune", variants=2)
-        tuned(patch, "search.region_rewrites.derivations", states=300, priced=6)
+        tuned(patch, "fuse.autotune", variants=1)
+        tuned(patch, "search.region_rewrites.derivations", priced=2)
         yield folder
 
 
@@ -101,6 +101,10 @@ def convolved(channels: int, size: int) -> onnx.ModelProto:
     return model_of(nodes, shape, shape, {"k": noise(channels, channels, 3, 3)})
 
 
+#: expressions of each of two nodes that suffice to make one call of them
+PAIR = 80
+
+
 @dataclass(frozen=True)
 class Looked:
     """What is offered for a model, and the model that the best of it makes."""
@@ -134,10 +138,11 @@ def looked(
     every: bool = False,
     built: int = 1,
     sizes: Mapping[str, int] | None = None,
+    states: int = 200,
 ) -> Looked:
     """Candidates of one thread for every program that is so many times as fast; 0: whatever it takes.
 
-    `own`: derivations in the place of those of EinNet; `sizes`: of unknown dimensions, at which is measured.
+    `own`: derivations in the place of those of EinNet; `sizes`: of unknown dimensions, for measuring; `states`: that are looked at.
     """
     rules = standard()
     imported = import_model(model, rules, {})
@@ -150,7 +155,8 @@ def looked(
         data: bytes = made.SerializeToString(deterministic=True)
         return data
 
-    with CostCache() as kept:
+    with CostCache() as kept, pytest.MonkeyPatch.context() as patch:
+        tuned(patch, "search.region_rewrites.derivations", states=states)
         measurer = Measurer(this_machine(1), kept)
         try:
             prices = CostModel(rules, measurer, build, 17, sizes)
@@ -221,7 +227,7 @@ def test_pairs_are_derived_at_an_open_size() -> None:
     model = crossed(8, 4, 8)
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
     model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "N"
-    found = looked(model, margin=0.0, paired=True, sizes={"N": 2})
+    found = looked(model, margin=0.0, paired=True, sizes={"N": 2}, states=PAIR)
     assert found.log.taken and found.after is not None
     assert all(error(model, found.after, size) < 1e-5 for size in (1, 3, 8))
 
@@ -238,9 +244,9 @@ def test_equal_nodes_are_derived_once() -> None:
 @compiles
 def test_what_gains_nothing_is_kept() -> None:
     # on no machine is the runtime's convolution this far from the peak
-    assert looked(convolved(64, 28), margin=100.0).log.searched == 0
+    assert looked(convolved(64, 28), margin=100.0, states=40).log.searched == 0
     # whoever has the time may look all the same
-    found = looked(convolved(64, 28), margin=100.0, every=True)
+    found = looked(convolved(64, 28), margin=100.0, every=True, states=40)
     assert found.log.searched == 1 and found.log.found > 0
     assert found.candidates == [] and found.log.taken_lines({}, "") == []
     # but a report says what there is, and what it takes
@@ -262,7 +268,7 @@ def test_a_weight_of_one_number_is_a_weight() -> None:
 @compiles
 def test_figure_15_what_reads_one_image_has_one_call(capsys: pytest.CaptureFixture[str]) -> None:
     model = crossed(8, 4, 8)
-    found = looked(model, margin=0.0, paired=True)
+    found = looked(model, margin=0.0, paired=True, states=PAIR)
     (one,) = found.log.taken
     nodes = [node for node in found.candidates[0].graph.nodes() if isinstance(node, Call) and not node.constant]
     (call,) = (node for node in nodes if node.op in products_of(standard()))
@@ -281,7 +287,6 @@ def test_einnet_figure_6_has_minimal_filtering_inside(
     for 16 results, where the search's own estimate counts 36 for 25 of the window."""
     names = ("summation_relaxing", "summation_substitution", "summation_splitting", "variable_substitution")
     monkeypatch.setattr(derivations, "DEPTH", len(names))
-    monkeypatch.setattr(derivations, "STATES", 320)
     monkeypatch.setattr(derivations, "PRICED", 1)
     weights = {"k": noise(64, 64, 5, 5), "b": noise(64)}
     nodes = [
@@ -290,7 +295,7 @@ def test_einnet_figure_6_has_minimal_filtering_inside(
     ]
     model = model_of(nodes, [1, 64, 32, 32], [1, 64, 32, 32], weights)
     own = [load_many(["einnet"]).derivations[f"einnet.{name}"] for name in names]
-    found = looked(model, margin=1.0, own=own, built=2)
+    found = looked(model, margin=1.0, own=own, built=2, states=320)
     one = next(one for one in found.log.measured if windows_inside(one.program) == [(256, 64, 3, 3)])
     assert any(tried.variant is not None and tried.variant.form.startswith("std.winograd") for tried in one.kernels)
     assert set(validate(standard(), [one.fact]).how.values()) == {"exact"}
@@ -320,7 +325,7 @@ def test_a_derivation_of_one_s_own_is_at_work(tmp_path: Path, monkeypatch: pytes
     (rule,) = load_many(["std", file]).derivations.values()
     node = helper.make_node("MatMul", ["x", "k"], ["y"])
     model = model_of([node], [4, 48], [4, 3], {"k": noise(48, 3)})
-    found = looked(model, margin=0.0, own=[rule], built=4)
+    found = looked(model, margin=0.0, own=[rule], built=2, states=40)
     assert "halves.sum_in_halves" in {one.fact.rule for one in found.log.measured}
     assert set(validate(standard(), claims_of(found.candidates[0])).how.values()) == {"exact"}
     assert found.after is not None and error(model, found.after) < 1e-5
@@ -340,7 +345,7 @@ def test_what_was_measured_is_taken_whatever_there_was_no_time_for(monkeypatch: 
 
     monkeypatch.setattr(PairedDerivation, "facts", lambda *given: 2 * facts(*given)[:1])
     monkeypatch.setattr(Builder, "measured", late)
-    found = looked(crossed(8, 4, 8), margin=0.0, paired=True)
+    found = looked(crossed(8, 4, 8), margin=0.0, paired=True, states=PAIR)
     assert len(tried) == 2 and found.log.late
     assert len(found.log.taken) == 1 and found.candidates
 
@@ -356,7 +361,7 @@ def test_what_was_measured_is_not_lost_where_one_kernel_is_late(monkeypatch: pyt
 
     monkeypatch.setattr(rewriter, "WHOLE", 0.0)
     monkeypatch.setattr(Builder, "one_kernel", late)
-    found = looked(crossed(8, 4, 8), margin=0.0, paired=True)
+    found = looked(crossed(8, 4, 8), margin=0.0, paired=True, states=PAIR)
     assert tried and found.candidates and found.log.taken and not found.log.wholes
 
 
@@ -386,7 +391,10 @@ def test_a_price_that_alone_decides_against_a_program_is_measured_again() -> Non
 
 @compiles
 @pytest.mark.parametrize("derive", [True, False])
-def test_optimize_derives_programs_unless_told_not_to(derive: bool, tmp_path: Path) -> None:
+def test_optimize_derives_programs_unless_told_not_to(
+    derive: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned(monkeypatch, "search.region_rewrites.derivations", states=40)
     quick: dict[str, Any] = {"budget": 15.0, "steps": 5, "timing": False, "threads": 1, "mutate": False}
     found = dslc.optimize(upsampled(2, 16, 8, 2), cache=tmp_path, derive=derive, **quick)
     assert ("deriving programs" in found.report.phases) == derive
@@ -482,9 +490,8 @@ def test_rows_that_are_gathered_are_one_product(monkeypatch: pytest.MonkeyPatch)
     below the window, a bias and changes of layout, stays what it is."""
     monkeypatch.setattr(hot_operators, "SHARE", 0.0)
     monkeypatch.setattr(derivations, "DEPTH", 2)
-    monkeypatch.setattr(derivations, "STATES", 120)
     model = attending(256, 64, 32, 2)
-    found = looked(model, margin=1.0)
+    found = looked(model, margin=1.0, states=120)
     assert found.after is not None and error(model, found.after) < 1e-4
     calls = [
         node

@@ -19,6 +19,7 @@ from dslc.codegen.host import compiler as compilers
 from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
 from dslc.search.candidates import export
 from tests.caches import apart
+from tests.tuned import tuned
 
 pytestmark = [
     pytest.mark.kernels,
@@ -29,6 +30,9 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache", kernels=True)))
+    # no test rests on the best of many kernels, or on how much faster it is
+    tuned(monkeypatch, "fuse.autotune", variants=2)
+    tuned(monkeypatch, "cost.timing", block=0.01, precise=1.3)
 
 
 def mish(size: int | str) -> onnx.ModelProto:

@@ -58,11 +58,13 @@ pytestmark = pytest.mark.kernels
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Caches of its own: nothing that was measured elsewhere decides."""
-    folder = str(apart(tmp_path_factory.mktemp("cache")))
+    folder = str(apart(tmp_path_factory.mktemp("cache"), kernels=True))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSLC_CACHE", folder)
-        # no test rests on the best of many kernels
-        tuned(patch, "fuse.autotune", variants=2)
+        # no test rests on the best of many kernels, or on a program far from the expression
+        tuned(patch, "fuse.autotune", variants=1)
+        tuned(patch, "search.region_rewrites.derivations", states=200, priced=2)
+        tuned(patch, "search.region_rewrites.mutants", priced=8)
         yield folder
 
 
@@ -153,7 +155,7 @@ def error(before: onnx.ModelProto, after: onnx.ModelProto) -> float:
 @compiles
 def test_a_dilated_convolution_of_a_model_becomes_a_dense_one() -> None:
     model = convolved((1, 3, 5, 7), 4, dilations=[2, 2], pads=[2, 2, 2, 2])
-    (one,), after = looked(model, [], options=MutantOptions(tries=500))
+    (one,), after = looked(model, [], options=MutantOptions(tries=250))
     (call,) = (node for node in one.graph.nodes() if isinstance(node, Call) and not node.constant)
     assert call.attr("dilation") == (1, 1)
     assert one.rule.startswith("mutant by std.conv")
@@ -245,7 +247,7 @@ def test_what_pays_but_may_not_be_corrected_is_told(tmp_path: Path) -> None:
 def test_mixed_programs_the_inner_convolution_of_a_mutant_is_derived() -> None:
     """A dilated convolution becomes a dense one of its phases, and that one sums of products (PET and EinNet in one program)."""
     model = convolved((1, 3, 4, 6), 4, dilations=[2, 2], pads=[2, 2, 2, 2])
-    (one, *_), after = looked(model, [], derived=True, options=MutantOptions(tries=500))
+    (one, *_), after = looked(model, [], derived=True, options=MutantOptions(tries=250))
     assert one.parent is not None and one.parent.rule.startswith("mutant by std.conv")
     rules = [step.rule for step in one.path()]
     assert len(rules) >= 2 and not rules[-1].startswith("mutant")
@@ -320,7 +322,7 @@ def priced_as(dilated: float, dense: float, layout: float, monkeypatch: pytest.M
 def test_a_mutant_that_pays_only_with_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     """PET, Algorithm 2: each convolution pays for two layouts by itself, both together for two, as the two between them cancel."""
     with priced(behind_each_other(), []) as (rules, imported, prices, seconds):
-        source = mutants(rules, prices, 1.0, options=MutantOptions(tries=500), tilings=0)
+        source = mutants(rules, prices, 1.0, options=MutantOptions(tries=250), tilings=0)
         base = Candidate(imported.graph, seconds)
         around = Neighbours(imported.graph)
         # 80 + 2 * 15 is more than 100, 80 + 80 + 2 * 15 less than 200
@@ -353,7 +355,7 @@ def with_weights_between() -> onnx.ModelProto:
 def test_figure_7_layouts_cancel_over_pointwise_operators_and_go_into_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """PET, 6.3: what undoes a layout meets the next one; a bias for each position between them is laid out once, as a weight."""
     with priced(with_weights_between(), []) as (rules, imported, prices, seconds):
-        source = mutants(rules, prices, 1.0, options=MutantOptions(tries=500), tilings=0)
+        source = mutants(rules, prices, 1.0, options=MutantOptions(tries=250), tilings=0)
         base = Candidate(imported.graph, seconds)
         around = Neighbours(imported.graph)
         priced_as(1e-4, 8e-5, 1.5e-5, monkeypatch)
@@ -375,7 +377,7 @@ def test_figure_7_layouts_cancel_over_pointwise_operators_and_go_into_weights(mo
 @pytest.mark.parametrize("model", [behind_each_other(), with_weights_between()], ids=["alone", "with weights"])
 def test_mutants_together_compute_the_same(model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
     with priced(model, []) as (rules, imported, prices, seconds):
-        source = mutants(rules, prices, 0.0, 1, options=MutantOptions(tries=500), tilings=0)
+        source = mutants(rules, prices, 0.0, 1, options=MutantOptions(tries=250), tilings=0)
         chains = RegionRewriter(MutantChains(source), independent_first=True)
         candidates, _ = proposed(chains, Candidate(imported.graph, seconds))
     (one,) = (each for each in candidates if each.rule.startswith("2 mutants together: "))

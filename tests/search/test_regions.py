@@ -162,13 +162,13 @@ def test_what_an_opaque_node_lies_between_is_not_in_one_region() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_as_many_steps_find_everything_in_ten_times_as_many_nodes(whole: bool) -> None:
-    # all rules where it is as in `dslc optimize`, and what finds everything otherwise
+    # all rules where it is as in `dslc optimize`, which go on for as long as they may, and what finds everything otherwise
     rules = COMPILED if whole else [rule for rule in COMPILED if "transpose" in rule.name]
     steps = []
     for nodes in (400, 4000):
         start, costs = started(large("turned", nodes), whole)
         assert is_large(start.graph)
-        limits = Limits(steps=5000)
+        limits = Limits(steps=1000 if whole else 5000)
         best = backtrack(Space(start, (), costs, limits), rules)
         left = operators(best.graph)
         # blocks across the borders of regions too
@@ -181,14 +181,14 @@ def test_as_many_steps_find_everything_in_ten_times_as_many_nodes(whole: bool) -
 def test_a_search_in_regions_repeats_itself_and_its_path_is_proved_again() -> None:
     found = []
     for _ in range(2):
-        start, costs = started(large("layers", 600))
+        start, costs = started(large("layers", 300))
         built: list[Candidate] = []
         limits = Limits(steps=300, on_built=built.append)
         best = backtrack(Space(start, (), costs, limits, seed=3), COMPILED)
         path = best.path()
         assert path[0] is start and best.cost < start.cost
         assert sum(step.gain for step in path) == pytest.approx(start.cost - best.cost)
-        assert sum(step.count for step in path if step.rule == "std.matmul_add_to_gemm") == 200
+        assert sum(step.count for step in path if step.rule == "std.matmul_add_to_gemm") == 100
         # whoever is told of what was built is told of whole graphs
         assert built and all(len(one.graph.inputs) == 1 and one.graph.inputs == start.graph.inputs for one in built)
         # built at once, and step by step
@@ -196,7 +196,7 @@ def test_a_search_in_regions_repeats_itself_and_its_path_is_proved_again() -> No
         found.append(best)
     assert found[0].graph.outputs == found[1].graph.outputs
     checked = validate(RULES, claims_of(found[0]))
-    assert checked.usable and set(checked.how.values()) == {"exact"} and checked.rewrites == 200
+    assert checked.usable and set(checked.how.values()) == {"exact"} and checked.rewrites == 100
 
 
 def test_a_sweep_of_a_large_graph_goes_through_its_regions() -> None:
@@ -218,12 +218,12 @@ def test_products_of_one_operand_are_joined_however_far_apart_they_are_used() ->
     graph = Graph(inputs, (value,))
     assert is_large(graph)
     start, costs = started(graph)
-    best = backtrack(Space(start, (), costs, Limits(steps=1500)), COMPILED)
+    best = backtrack(Space(start, (), costs, Limits(steps=1200)), COMPILED)
     assert operators(best.graph)["matmul"] + operators(best.graph)["gemm"] < 4
 
 
 def test_what_stops_a_search_leaves_what_was_found() -> None:
-    start, costs = started(large("layers", 3000))
+    start, costs = started(large("layers", 1500))
     told: list[Candidate] = []
 
     def step(done: int) -> None:

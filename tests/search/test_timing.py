@@ -172,7 +172,8 @@ def test_one_that_loses_clearly_leaves_and_others_may_come_later() -> None:
     assert held.enter(products(60)) == slow
 
 
-def test_one_that_takes_ten_times_as_long_is_stopped_in_its_first_run() -> None:
+def test_one_that_takes_ten_times_as_long_is_stopped_in_its_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "PATIENT", 0.2)
     held = InterleavedBenchmark(products(10), FEEDS, 1)
     number = held.enter(products(1000))
     assert held.run(60, [number])
