@@ -16,7 +16,7 @@ from dslc.semantics.elaborate import expand
 
 def test_figure_4_of_three_matrices_the_last_two_are_multiplied_first() -> None:
     """(A B) C takes 2 * 40 * 50 * (4 + 3) operations, A (B C) 2 * 4 * 3 * (40 + 50)."""
-    programs = derived("matmul(matmul(A: f32[40, 4], B: f32[4, 50]), C: f32[50, 3])", "--max-states", "200")
+    programs = derived("matmul(matmul(A: f32[40, 4], B: f32[4, 50]), C: f32[50, 3])", "--max-states", "100")
     wanted = sorted([sorted([[4, 50], [3, 50]]), sorted([[4, 40], [3, 4]])])
     found = [each for each in programs if shapes(each) == wanted]
     assert any(names(each) == ["std.matmul", "std.matmul"] for each in found)
@@ -29,7 +29,7 @@ def test_figure_4_of_three_matrices_the_last_two_are_multiplied_first() -> None:
 ])  # fmt: skip
 def test_figure_4_nothing_is_transposed_for_it(call: str, shapes_: list[list[list[int]]]) -> None:
     """Of a product and the same the other way round that is taken for which the operands are there."""
-    programs = derived(call, "--max-states", "20")
+    programs = derived(call, "--max-states", "10")
     assert [[], shapes_] in [[each["generated"], [one["shapes"] for one in each["calls"]]] for each in programs]
 
 
@@ -40,7 +40,7 @@ def test_figure_3a_windows_of_one_and_of_nine_positions_are_one_product(joined: 
         "conv(X: f32[1, 4, 6, 6], K: f32[6, 4, 1, 1])",
         f"conv(X, L: f32[{filters}, 4, 3, 3], pads=[1, 1, 1, 1])",
     )
-    programs = derived(joined.format(one, nine), "--max-states", "60", "--max-depth", "3")
+    programs = derived(joined.format(one, nine), "--max-states", "30", "--max-depth", "3")
     found = [
         each for each in programs if names(each) == ["std.matmul"] and "einnet.flat_concatenation" in each["steps"]
     ]

@@ -9,7 +9,7 @@ import pytest
 from dslc.prove.instances.exploration import instance_set
 from dslc.prove.instances.instances import at_combinations
 from dslc.prove.run.provers import exact_verdict
-from dslc.semantics.library import Rules, load
+from dslc.semantics.library import Rules, load, standard
 
 HEADER = "dslc 1\nimport std (conv, concat)\n"
 BRANCHES = """substitution branches(X: T[N, C, *D], Z: T[N, B, *D], K: T[(G, F), P, *R], L: T[(H, F), P, *R]) -> Y {
@@ -23,7 +23,7 @@ BRANCHES = """substitution branches(X: T[N, C, *D], Z: T[N, B, *D], K: T[(G, F),
 
 @pytest.fixture(scope="module")
 def std() -> Rules:
-    return load("std")
+    return standard()
 
 
 def loaded(folder: Path, text: str) -> Rules:
