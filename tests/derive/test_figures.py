@@ -40,7 +40,7 @@ def test_figure_3a_windows_of_one_and_of_nine_positions_are_one_product(joined: 
         "conv(X: f32[1, 4, 6, 6], K: f32[6, 4, 1, 1])",
         f"conv(X, L: f32[{filters}, 4, 3, 3], pads=[1, 1, 1, 1])",
     )
-    programs = derived(joined.format(one, nine), "--max-states", "30", "--max-depth", "3")
+    programs = derived(joined.format(one, nine), "--max-states", "60", "--max-depth", "3")
     found = [
         each for each in programs if names(each) == ["std.matmul"] and "einnet.flat_concatenation" in each["steps"]
     ]
@@ -57,7 +57,7 @@ def test_figure_14d_between_dense_bands_nothing_is_copied(rows: int, dilation: i
     called = read_call(library(), f"gbmm(softmax({band}, axis=-1), C: f32[2, {rows}, 4], dilation={dilation})")
     (value,) = expand(library(), (called.value,))
     targets = targets_of(library(), [call.op for call in called.calls])
-    limits = DerivationLimits(max_depth=2, max_states=120)
+    limits = DerivationLimits(max_depth=2, max_states=60)
     found = DerivationSearch(library(), list(library().derivations.values()), limits, targets).run(value)
     dense = [
         each for each in found.programs

@@ -36,13 +36,13 @@ def library() -> GeneratedLibrary:
 @pytest.fixture(scope="module")
 def pools() -> GeneratedLibrary:
     with unattacked():
-        return generate(GenerationSettings(operators=POOLED, max_operators=3, proof=False))
+        return generate(GenerationSettings(operators=POOLED, max_operators=3, inputs="count=2", proof=False))
 
 
 @pytest.fixture(scope="module")
 def averages() -> GeneratedLibrary:
     """With proofs."""
-    return generate(GenerationSettings(operators=AVERAGED, max_operators=1))
+    return generate(GenerationSettings(operators=AVERAGED, max_operators=1, provers=0))
 
 
 def conv(image: Term, kernel: Term) -> Term:

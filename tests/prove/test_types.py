@@ -186,7 +186,8 @@ def test_most_wrong_ones_are_refuted(rules: Rules) -> None:
     wrong = [head.partition("(")[0] for head, (_, _, fails) in RULES.items() if fails]
     found = [verdict(rules, name) for name in wrong]
     refuted = [
-        one for one in found
+        one
+        for one in found
         if one.status == "refuted" and one.counterexample is not None and ("field", "differs") in answers(one)
     ]
     assert len(refuted) >= 0.8 * len(wrong), [one.rule for one in found if one.status != "refuted"]
