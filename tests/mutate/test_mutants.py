@@ -160,10 +160,14 @@ def test_products_of_a_batch_are_one_product(rules: Rules, batch: int) -> None:
 def test_images_are_cut_into_tiles_at_any_factor(rules: Rules) -> None:
     """Figure 1 and Table 3's convolution: tiles are images, and differ where they touch."""
     over = region(rules, "std.conv", (1, 1, 6, 9), (2, 1, 3, 3), pads=(1, 1, 1, 1))
-    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 1425) if core(v)["shapes"][0][2:] != (6, 9)}
-    assert tiles[2, 1, 3, 9].share == 2 / 6 and tiles[3, 1, 6, 3].share == pytest.approx(4 / 9)
+    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 300) if core(v)["shapes"][0][2:] != (6, 9)}
+    assert tiles[2, 1, 3, 9].share == 2 / 6
     # nine columns are five and, padded, five
     assert tiles[4, 1, 3, 5].share == pytest.approx(1 - (4 / 6) * (7 / 9))
+    # a row, sooner than an image, as three
+    row = region(rules, "std.conv", (1, 1, 9), (2, 1, 3), pads=(1, 1))
+    (thirds,) = [m for m, (v, *_) in found(rules, row, 260) if core(v)["shapes"][0] == (3, 1, 3)]
+    assert thirds.share == pytest.approx(4 / 9)
 
 
 def test_table_3_a_convolution_of_which_53_percent_differ_is_refused_unless_the_limit_allows_it(rules: Rules) -> None:
@@ -196,12 +200,12 @@ def test_space_to_depth_is_found_at_odd_sizes(rules: Rules) -> None:
 
 
 def test_figure_1_what_is_mostly_wrong_comes_last(rules: Rules) -> None:
-    """Four images, two of which side by side are a wide one: what would be corrected comes before what is cheaper and too wrong."""
-    over = region(rules, "std.conv", (4, 2, 4, 5), (2, 2, 3, 3), pads=(1, 1, 1, 1))
-    every = search(rules, problem_of(rules, over), MutantOptions(tries=1275)).mutants
+    """Four rows, two of which side by side are a wide one: what would be corrected comes before what is cheaper and too wrong."""
+    over = region(rules, "std.conv", (4, 1, 8), (2, 1, 3), pads=(1, 1))
+    every = search(rules, problem_of(rules, over), MutantOptions(tries=250)).mutants
     right = [mutant.share <= 0.25 for mutant in every]
     assert right == sorted(right, reverse=True) and 2 < sum(right) < len(right)
-    assert {0.2, 0.25} <= {round(mutant.share, 9) for mutant in every[: sum(right)]}
+    assert {0.125, 0.25} <= {round(mutant.share, 9) for mutant in every[: sum(right)]}
     few = min(mutant.operations for mutant in every[sum(right) :])
     assert any(few < mutant.operations for mutant in every[: sum(right)])
 
