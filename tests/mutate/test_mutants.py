@@ -200,12 +200,12 @@ def test_space_to_depth_is_found_at_odd_sizes(rules: Rules) -> None:
 
 
 def test_figure_1_what_is_mostly_wrong_comes_last(rules: Rules) -> None:
-    """Four rows, two of which side by side are a wide one: what would be corrected comes before what is cheaper and too wrong."""
-    over = region(rules, "std.conv", (4, 1, 8), (2, 1, 3), pads=(1, 1))
-    every = search(rules, problem_of(rules, over), MutantOptions(tries=250)).mutants
+    """Four images, two of which side by side are a wide one: what would be corrected comes before what is cheaper and too wrong."""
+    over = region(rules, "std.conv", (4, 2, 4, 5), (2, 2, 3, 3), pads=(1, 1, 1, 1))
+    every = search(rules, problem_of(rules, over), MutantOptions(tries=1275)).mutants
     right = [mutant.share <= 0.25 for mutant in every]
     assert right == sorted(right, reverse=True) and 2 < sum(right) < len(right)
-    assert {0.125, 0.25} <= {round(mutant.share, 9) for mutant in every[: sum(right)]}
+    assert {0.2, 0.25} <= {round(mutant.share, 9) for mutant in every[: sum(right)]}
     few = min(mutant.operations for mutant in every[sum(right) :])
     assert any(few < mutant.operations for mutant in every[: sum(right)])
 
