@@ -89,7 +89,7 @@ def test_wrong_derivations_are_refuted_by_an_instance_and_right_ones_tested(tmp_
 def test_einnet_s_derivations_hold_on_random_expressions() -> None:
     rules = libraries("einnet")
     helpers = list(rules.derivations.values())
-    verdicts = {each.name: verify_derivation(rules, each, 1, helpers, most=4) for each in helpers}
+    verdicts = {each.name: verify_derivation(rules, each, 1, helpers, most=2) for each in helpers}
     assert {name: verdict.status for name, verdict in verdicts.items()} == dict.fromkeys(rules.derivations, "tested")
 
 

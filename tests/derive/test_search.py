@@ -42,7 +42,7 @@ def derived(
 ) -> tuple[ProgramsFound, Value]:
     args = [input_value(f"h{k}", TensorType(DType.F32, shape)) for k, shape in enumerate(shapes)]
     (value,) = expand(rules, apply(rules, op, args, attrs))
-    search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24))
+    search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=6))
     return search.run(value), value
 
 
@@ -190,7 +190,7 @@ def test_patience_is_counted_from_the_best(rules: Rules) -> None:
 
     def found(**limits: float) -> ProgramsFound:
         return DerivationSearch(
-            rules, list(rules.derivations.values()), DerivationLimits(max_states=300, **limits)
+            rules, list(rules.derivations.values()), DerivationLimits(max_states=150, **limits)
         ).run(value)
 
     whole, patient = found(), found(patient=40, patience=2.0)

@@ -35,7 +35,8 @@ MATRIX_OPERATORS = ("matmul", "ewadd", "transpose", "concat", "split")
 
 @pytest.fixture(scope="module")
 def library() -> GeneratedLibrary:
-    return generate(GenerationSettings(operators=MATRIX_OPERATORS, max_operators=3))
+    # proved in this process: others are started for the command
+    return generate(GenerationSettings(operators=MATRIX_OPERATORS, max_operators=3, provers=0))
 
 
 def has(library: GeneratedLibrary, left: Term | tuple[Term, ...], right: Term | tuple[Term, ...]) -> bool:
@@ -135,8 +136,11 @@ def convolutions() -> GeneralRule:
 def test_the_library_file_checks_and_passes_its_tests(library: GeneratedLibrary, tmp_path: Path) -> None:
     path = tmp_path / "found.rules"
     write_file(path, library_text(library.rules, library.found, ["Found by a test."], library.statuses))
+    # a third of the rules at random sizes: each was tried at some when it was found
+    some = tmp_path / "some.rules"
+    write_file(some, library_text(library.rules, library.found[::3], ["Found by a test."], library.statuses))
     runner = CliRunner()
-    for command in (["check", str(path)], ["fmt", "--check", str(path)], ["test", str(path)]):
+    for command in (["check", str(path)], ["fmt", "--check", str(path)], ["test", str(some)]):
         result = runner.invoke(cli, command, standalone_mode=False)
         assert result.exception is None and not result.return_value, (command, result.output)
     rules = load_many([path])
@@ -153,13 +157,21 @@ def test_the_same_settings_give_the_same_library(library: GeneratedLibrary) -> N
     assert texts[0] == texts[1]
 
 
-def test_the_command_writes_a_library_and_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
-    out, report = tmp_path / "mine.rules", tmp_path / "report.json"
-    args = ["generate", "ewadd", "transpose", "-n", "2", "-o", str(out), "--report", str(report), "-q"]
-    result = CliRunner().invoke(cli, args, standalone_mode=False)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder where the command has written `mine.rules` and `report.json`."""
+    folder = tmp_path_factory.mktemp("written")
+    args = ["generate", "ewadd", "transpose", "-n", "2", "-o", str(folder / "mine.rules")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSLC_CACHE", str(apart(folder / "cache")))
+        result = CliRunner().invoke(cli, [*args, "--report", str(folder / "report.json"), "-q"], standalone_mode=False)
     assert result.exception is None, result.output
-    found = json.loads(report.read_text())
+    return folder
+
+
+def test_the_command_writes_a_library_and_a_report(written: Path) -> None:
+    out = written / "mine.rules"
+    found = json.loads((written / "report.json").read_text())
     assert found["counts"]["rules"] == len([s for s in load_many([out]).substitutions if s.startswith("mine.")]) > 0
     assert {"enumerate", "generalise", "prove"} <= set(found["seconds"])
     assert "taso.ewadd, taso.transpose" in out.read_text()
@@ -187,20 +199,14 @@ def test_an_interrupted_generation_goes_on_and_gives_the_same_library(tmp_path: 
     resumed = generate(settings, lambda stage, done, total, text: asked.append(done) if "proofs" in stage else None)
     # what was proved before is not proved again
     assert len(asked) == len(list((tmp_path / "proofs").glob("*.json"))) - kept
-    whole = generate(replace(settings, resume=None))
+    whole = generate(replace(settings, resume=None, provers=0))
     texts = [library_text(one.rules, one.found, [], one.statuses) for one in (resumed, whole)]
     assert texts[0] == texts[1]
 
 
-def test_what_was_proved_is_in_the_lock_beside_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
-    out = tmp_path / "mine.rules"
-    result = CliRunner().invoke(
-        cli, ["generate", "ewadd", "transpose", "-n", "2", "-o", str(out), "-q"], standalone_mode=False
-    )
-    assert result.exception is None, result.output
-    rules = load_many([out])
-    lock = read_lock(tmp_path / LOCK)
+def test_what_was_proved_is_in_the_lock_beside_the_library(written: Path) -> None:
+    rules = load_many([written / "mine.rules"])
+    lock = read_lock(written / LOCK)
     mine = [sub for name, sub in rules.substitutions.items() if name.startswith("mine.")]
     assert mine
     for sub in mine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,16 +101,25 @@ def test_what_has_no_images_side_by_side_has_no_sheet(rules: Rules, call: str) -
 
 def test_mutants_are_listed(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dslc.api.mutants.load_many", lambda _: rules)
-    call = DILATED.format(size=17, by=2)
-    ran = CliRunner().invoke(
-        command, [call, "--budget", "60", "--depth", "2", "--rules", "pet", "--limit", "0.4", "--json", "--all"]
-    )
-    assert ran.exit_code == 0, ran.output
-    found = json.loads(ran.output)
-    shares = {mutant["share"] for mutant in found["mutants"] if mutant["proved"]}
+
+    def listed(call: str, *args: str) -> list[dict[str, Any]]:
+        ran = CliRunner().invoke(command, [call, "--budget", "60", "--json", "--all", *args])
+        assert ran.exit_code == 0, ran.output
+        found = json.loads(ran.output)
+        assert found["complete"]
+        mutants: list[dict[str, Any]] = found["mutants"]
+        return mutants
+
+    # what a partial rule says and what tiles are: so few steps find nothing else
+    found = listed(DILATED.format(size=17, by=2), "--depth", "1", "--rules", "pet", "--limit", "0.4")
+    shares = {mutant["share"] for mutant in found if mutant["proved"]}
     # without the last rows and columns, and what is right everywhere
     assert any(share is not None and 0 < share < 0.4 for share in shares) and 0.0 in shares
-    assert any(mutant["correction"] == "one operator" for mutant in found["mutants"])
+    assert any(mutant["correction"] == "one operator" for mutant in found)
+    # two steps are one operator on a tensor in another layout, which the search finds
+    found = listed("matmul(A: f32[2, 2, 3], B: f32[3, 4])", "--depth", "2")
+    assert ["std.matmul"] in [mutant["operators"] for mutant in found if mutant["share"] == 0.0 and mutant["proved"]]
+    assert any(mutant["correction"].startswith("more than the limit of 25") for mutant in found)
 
 
 def test_what_is_not_linear_has_no_mutants() -> None:

@@ -19,7 +19,7 @@ from dslc.prove.exact import Differs, Equal, Undecided, compare, difference
 from dslc.prove.sizes import at_sizes
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import Rules, load
+from dslc.semantics.library import Rules, standard
 from tests.regions import points_of
 
 Sides = tuple[Sequence[Value], Sequence[Value], Sequence[Scalar]]
@@ -29,10 +29,10 @@ P, Q, E = sym("p"), sym("q"), dimension("e")
 
 @pytest.fixture(scope="module")
 def rules() -> Rules:
-    return load("std")
+    return standard()
 
 
-STD = load("std")
+STD = standard()
 
 
 def size(of: Any) -> Any:

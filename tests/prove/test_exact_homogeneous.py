@@ -17,14 +17,14 @@ from dslc.prove.exact import Equal, compare
 from dslc.prove.exact.coefficient import ONE, ZERO, from_number, from_poly, is_positive, positive_factor
 from dslc.semantics.apply import apply as applied
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import Rules, load
+from dslc.semantics.library import Rules, standard
 
 N, C, H, S = dimension("N"), dimension("C"), dimension("H"), sym("s")
 
 
 @cache
 def _rules() -> Rules:
-    return load("std")
+    return standard()
 
 
 def _tensor(name: str, *shape: Scalar) -> Value:

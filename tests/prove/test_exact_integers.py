@@ -23,9 +23,9 @@ from dslc.ir.scalar import apply as scalar
 from dslc.prove.exact import Differs, Equal, compare
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import load
+from dslc.semantics.library import standard
 
-STD = load("std")
+STD = standard()
 N, I0 = dimension("n"), iterator("i0")
 INTEGERS = (DType.I8, DType.U8, DType.I16, DType.I32, DType.I64)
 _SAMPLES = 500

@@ -16,9 +16,9 @@ from dslc.ir.scalar import apply as scalar
 from dslc.prove.exact import Equal, compare
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import load
+from dslc.semantics.library import standard
 
-STD = load("std")
+STD = standard()
 N, M = dimension("n"), dimension("m")
 X, Z, W = (input_value(name, TensorType(DType.F32, (N, M))) for name in "XZW")
 C = input_value("c", TensorType(DType.F32, (N, 1)))

@@ -13,9 +13,9 @@ from dslc.ir.graph import Value, input_value
 from dslc.prove.exact import Differs, Equal, compare
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import load
+from dslc.semantics.library import standard
 
-STD = load("std")
+STD = standard()
 SQUARE = TensorType(DType.F32, (2, 2))
 INPUTS = tuple(input_value(name, SQUARE) for name in "ABC")
 

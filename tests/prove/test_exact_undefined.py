@@ -14,9 +14,9 @@ from dslc.ir.graph import Scope, Value, input_value, scope_value
 from dslc.ir.scalar import Scalar, dimension, iterator, num, read
 from dslc.ir.scalar import apply as scalar
 from dslc.prove.exact import Equal, compare
-from dslc.semantics.library import load
+from dslc.semantics.library import standard
 
-STD = load("std")
+STD = standard()
 N, I0 = dimension("n"), iterator("i0")
 INPUTS = tuple(input_value(name, TensorType(DType.F32, (N,))) for name in "xyz")
 ELEMENTS = (-2.0, -1.0, -0.5, 0.0, 0.25, 1.0, 3.0)

@@ -15,7 +15,7 @@ from dslc.prove.field.prover import DRAWS as PROVER_DRAWS
 from dslc.prove.field.prover import field_verdict
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules, load_many, standard
 
 HEAD = """dslc 1
 import std (add, sub, mul, div, neg, relu, exp, sqrt, pow, matmul, transpose, concat, slice, softmax)
@@ -30,7 +30,7 @@ def rules_of(tmp_path: Path, text: str) -> Rules:
 
 @pytest.fixture(scope="module")
 def std() -> Rules:
-    return load_many(["std"])
+    return standard()
 
 
 def tensor(name: str, *shape: int) -> Value:

@@ -23,7 +23,7 @@ LAWS = {
     for sub in law_substitutions(law)
 }
 # shapes on which a law is shown here, or all that there are; `python -m benchmarks.properties` takes all of them
-ENOUGH = 12
+ENOUGH = 6
 
 
 def test_there_are_43() -> None:

@@ -17,7 +17,7 @@ from dslc.prove.instances.batches import broadcasts, padded
 from dslc.prove.instances.exploration import instance_set, map_instance_set
 from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.apply import apply
-from dslc.semantics.library import Rules, load
+from dslc.semantics.library import Rules, load, standard
 
 #: operators in whose rules the pack in front is a batch: (name, shapes behind the batch, attributes)
 BATCHED = [
@@ -32,7 +32,7 @@ BATCHED = [
 
 @pytest.fixture(scope="module")
 def std() -> Rules:
-    return load("std")
+    return standard()
 
 
 def value_of(rules: Rules, name: str, arrays: list[np.ndarray], attrs: dict[str, int]) -> np.ndarray:

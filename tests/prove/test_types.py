@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -155,8 +156,14 @@ substitution with_attributes(X: T[*S]) -> Y {
 """
 
 
+@cache
 def verdict(rules: Rules, name: str) -> RuleVerdict:
+    """What both provers say of a rule, asked once."""
     return verify_rule(rules, rules.substitutions[f"typed.{name}"], ("field", "exact"))
+
+
+def answers(found: RuleVerdict) -> set[tuple[str, str]]:
+    return {(one.prover, one.answer) for one in found.verdicts}
 
 
 def reliable(found: RuleVerdict) -> set[str]:
@@ -177,8 +184,12 @@ def test_classes(rules: Rules, head: str) -> None:
 def test_most_wrong_ones_are_refuted(rules: Rules) -> None:
     """Not only unproved: with numbers that show it."""
     wrong = [head.partition("(")[0] for head, (_, _, fails) in RULES.items() if fails]
-    found = [verify_rule(rules, rules.substitutions[f"typed.{name}"], ("field",)) for name in wrong]
-    refuted = [one for one in found if one.status == "refuted" and one.counterexample is not None]
+    found = [verdict(rules, name) for name in wrong]
+    refuted = [
+        one
+        for one in found
+        if one.status == "refuted" and one.counterexample is not None and ("field", "differs") in answers(one)
+    ]
     assert len(refuted) >= 0.8 * len(wrong), [one.rule for one in found if one.status != "refuted"]
 
 
