@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from math import inf
 from typing import Any
 
 from dslc.api.calls import called_as, file_of_call, plain_calls
@@ -85,9 +86,11 @@ class FoundMutants:
 
     @property
     def summary(self) -> str:
-        cut = "" if self.complete else "; the search was cut"
+        ended = "" if self.complete else " before the budget ended"
         count = f"{self.found} {'mutant' if self.found == 1 else 'mutants'}"
-        return f"{count} of what takes {self.price_ms:.4g} ms by estimate, {self.seconds:.1f} s{cut}"
+        faster = any((each.corrected_ms or inf) < self.price_ms for each in self.mutants)
+        none = "" if faster or not self.found else "; none is faster"
+        return f"{count} found{ended} ({self.seconds:.1f} s); the original takes about {self.price_ms:.4g} ms{none}"
 
     def __str__(self) -> str:
         lines = [f"{number}. {each}" for number, each in enumerate(self.mutants, 1)] or ["No mutant was found."]

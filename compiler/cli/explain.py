@@ -12,7 +12,7 @@ import click
 
 from dslc.cli.options import rules_option
 from dslc.diagnostics.registry import pages
-from dslc.errors import did_you_mean, error
+from dslc.errors import error
 
 SHARE = 1e-3  #: share of what the graph takes; a step that saves less saves nothing
 
@@ -61,8 +61,7 @@ def _steps(story: list[Mapping[str, Any]]) -> Iterator[str]:
 def _explain_code(code: str) -> str:
     known = pages()
     if code not in known:
-        hint = did_you_mean(code, known, "`dslc explain --list` names all codes")
-        raise error("E0909", f"there is no code {code}", hint=hint, exit_code=2)
+        raise error("E0909", f"there is no code {code}", hint="`dslc explain --list` names all codes", exit_code=2)
     page = known[code]
     text = re.sub(r"^```rules (wrong|right)\n", lambda m: f"{m[1].capitalize()}:\n\n", page.text, flags=re.M)
     lines, inside = [], False

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 from click import FloatRange, IntRange
 
-from dslc.cli.options import bind_option, option, rules_option
+from dslc.cli.options import bind_option, form_option, option, print_record, rules_option, time_option
 
 
 @click.command()
@@ -19,11 +18,10 @@ from dslc.cli.options import bind_option, option, rules_option
 @option("--depth", type=IntRange(min=1), default=4, help="Operators and changes of layout of a mutant.")
 @option("--limit", type=FloatRange(0, 1), default=0.25, metavar="SHARE",
         help="Largest share of a result that may be computed again.")  # fmt: skip
-@option("--budget", type=FloatRange(min=0.1), default=20.0, metavar="S",
-        help="Seconds for search and proofs.")  # fmt: skip
+@time_option("--budget", default="20s", least=0.1, help="Time for search and proofs.")
 @option("--all", "every", is_flag=True, help="Every mutant, not the ten best.")
-@option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(call: str, as_json: bool, **given: Any) -> None:
+@form_option()
+def command(call: str, output_format: str, **given: Any) -> None:
     """List mutants of CALL, say "conv(X: f32[1, 64, 33, 33], K: f32[64, 64, 3, 3], dilation=[4, 4], pads=[4, 4, 4, 4])".
 
     CALL may also be nested calls, FILE.rules::NAME, or a model with --node NAME. Each mutant is printed with the share of the result
@@ -32,4 +30,7 @@ def command(call: str, as_json: bool, **given: Any) -> None:
     from dslc.api.mutants import mutants
 
     found = mutants(call, **given)
-    click.echo(json.dumps(found.to_dict(), indent=2) if as_json else str(found))
+    if output_format == "json":
+        print_record("mutants", found.to_dict())
+    else:
+        click.echo(str(found))

@@ -37,7 +37,7 @@ class _Command(click.Command):
         optional = [one for one in self.params if isinstance(one, click.Option) and one.flag_value == ""]
         bare = {name: one.flag_value for one in optional for name in one.opts}
         told = []
-        for arg, after in zip(args, [*args[1:], ""], strict=True):
+        for arg, after in zip(args, [*args[1:], ""], strict=False):
             told.append(
                 f"{arg}={bare[arg]}" if arg in bare and (Path(after).is_file() or after.endswith(".onnx")) else arg
             )

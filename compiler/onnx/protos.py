@@ -61,7 +61,8 @@ ELEM_TYPES: dict[DType, int] = {dtype: number for number, dtype in DTYPES.items(
 
 def damaged(where: str, why: str) -> DslcError:
     """E0801: what was read is no ONNX model."""
-    return error("E0801", f"{where} is no readable ONNX model: {why}", path=where)
+    hint = "a file of rules is named with --rules" if where.endswith(".rules") else ""
+    return error("E0801", f"{where} is no readable ONNX model: {why}", path=where, hint=hint)
 
 
 def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None, str]:

@@ -9,7 +9,8 @@ from typing import Any
 
 #: the version of each command's record: a field that goes or means another thing gives a new one, a field that comes does not
 _VERSIONS = {
-    "bench": 1, "derive": 1, "diff": 1, "extract": 1, "generate": 1, "import-rules": 1, "optimize": 1, "show": 1, "verify": 1,
+    "bench": 1, "derive": 1, "diff": 1, "extract": 1, "generate": 1, "import-rules": 1, "mutants": 1, "optimize": 1, "show": 1,
+    "verify": 1,
 }  # fmt: skip
 
 

@@ -307,6 +307,7 @@ class Scheduler:
             self._blames = 0
             return True
         run.notes.extend(f"{each.rule} was left out: {each.problem}" for each in one)
+        run.reason = run.notes[-1]
         names = {each.rule for each in one}
         context.rules = tuple(rule for rule in context.rules if rule.name not in names)
         # the last candidate on the way that no such rule had a part in

@@ -84,9 +84,9 @@ def _remember(context: SearchContext, cache: CostCache) -> None:
         and journal.first >= journal.reached
     ):
         cache.put_verdict(referenced.key, {"steps": journal.steps, "late": journal.late})
-    run.reason = "no rewritten model gives the same outputs" if culprits else "no rule predicts a gain"
-    if journal.late and not culprits:
-        run.reason = "the search found no gain in its time"
+    # rules that were left out are the reason, where there are any
+    if not culprits:
+        run.reason = "the search found no gain in its time" if journal.late else "no rule predicts a gain"
 
 
 @contextmanager

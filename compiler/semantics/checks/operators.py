@@ -9,7 +9,7 @@ from itertools import islice
 from dslc.errors import Diagnostic, Span, instead, suggested
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
+from dslc.ir.scalar import Scalar, Sym, num, scalars, substitute
 from dslc.semantics.assume import AssumedChoice, Infeasible, assumed, conditions_of, rank_choices, size_names
 from dslc.semantics.checks.names import VOCABULARY, CheckReport, NameScope, fits_subscripts, literal_problem
 from dslc.semantics.definitions import OperatorDef
@@ -132,11 +132,14 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
             message = f"nothing determines the element type `{name}` of `{output.name}`"
             report.add("E0305", message, output.type, suggested(meant), instead(output.type.span, name, meant))
         dims = dims_of(output.type)
+        equations = [one.target for one in op.syntax.statements if isinstance(one, t.Equation)]
+        whole = any(one.name == output.name and one.places is None for one in equations)
+        hint = f"`-> {output.name}` without a type has that of its equation" if whole else ""
         # a binder of a list in the type, such as k in `{[k: n] 1}`
         bound = {node.name for node in nodes(t.Binder, dims)}
         for size in nodes(t.Name, dims):
             if scope.kind(size.id) is None and size.id not in bound:
-                report.add("E0310", f"nothing determines the size `{size.id}`", size)
+                report.add("E0310", f"nothing determines the size `{size.id}`", size, hint)
             else:
                 scope.used.add(size.id)
     for attr in op.attrs:
@@ -376,7 +379,7 @@ def _declared(
 
 def _numbers(parts: tuple[object, ...]) -> Iterator[dict[Sym, int]]:
     """Small numbers for the unknowns."""
-    unknowns = {node for part in parts if isinstance(part, Scalar) for node in walk(part) if isinstance(node, Sym)}
+    unknowns = {node for part in parts if isinstance(part, Scalar) for node in scalars(Sym, part)}
     names = sorted(unknowns, key=lambda node: node.name)
     seeded = random.Random(0)
     for _ in range(DRAWS if names else 1):
