@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dslc.codegen.group import Part, Parts
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, scalars, walk
 from dslc.records import record
 
 _NONE: frozenset[Iter] = frozenset()
@@ -28,7 +28,7 @@ def refuse_nothing(parts: Parts) -> None:
     shapes = [extent for value in parts.inputs for extent in value.type.shape]
     for part in parts.parts:
         shapes += part.scope.extents
-        shapes += [extent for node in walk(part.scope.body) if isinstance(node, Reduce) for extent in node.extents]
+        shapes += [extent for node in scalars(Reduce, part.scope.body) for extent in node.extents]
     if any(isinstance(known := as_scalar(extent), Num) and known.value == 0 for extent in shapes):
         raise NotGenerated(Reason.FORM, "something that has no elements")
 

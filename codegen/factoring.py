@@ -36,7 +36,7 @@ from dslc.ir.scalar import (
     rebuild,
     reduce,
     replaced,
-    walk,
+    scalars,
 )
 from dslc.ir.scopes import scope_of, split_iterator, substitute
 from dslc.records import record
@@ -135,8 +135,8 @@ def apart(value: Value) -> Value:
     scope = scope_of(value)
     for it, extent in scope.ranges:
         steps = {
-            int(node.args[1].value) for node in walk(scope.body)
-            if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and factor_of(node.args[0], it)
+            int(node.args[1].value) for node in scalars(Apply, scope.body)
+            if node.name in {"//", "%"} and isinstance(node.args[1], Num) and factor_of(node.args[0], it)
         }  # fmt: skip
         step = max(steps, default=1)
         if step > 1 and extent != step and rest(extent, step) is num(0):

@@ -18,7 +18,22 @@ from dslc.errors import DslcError
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, Values, nodes_of, scope_value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, as_scalar, num, read, table, walk
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Table,
+    apply,
+    as_scalar,
+    num,
+    read,
+    scalars,
+    table,
+    walk,
+)
 from dslc.ir.scopes import converted, inline, inside, substitute
 from dslc.records import record
 from dslc.semantics.elaborate import expand
@@ -173,7 +188,7 @@ def _fused(
 
 
 def _tidy(scope: Scope, args: Values, node: ScopeNode) -> Value:
-    used = sorted({each.operand for each in walk(scope.body) if isinstance(each, Read)})
+    used = sorted({each.operand for each in scalars(Read, scope.body)})
     numbers = {old: new for new, old in enumerate(used)}
     body = substitute(scope.body, {}, 0, lambda each, index, other, depth: read(numbers[each.operand], index, other))
     return scope_value(replace(scope, body=_narrowed(body, scope)), tuple(args[k] for k in used))

@@ -31,7 +31,7 @@ from dslc.ir.scalar import (
     num,
     read,
     rebuild,
-    walk,
+    scalars,
 )
 from dslc.ir.scopes import scope_of
 from dslc.semantics.lists import plain
@@ -112,7 +112,7 @@ def _ends(index: Scalar, extents: dict[Iter, Scalar]) -> tuple[Scalar, Scalar]:
 
 def _number(size: Scalar) -> int:
     """A size, unknown ones taken to be of some usual size; raises Unknown where it depends on more than sizes."""
-    return int(value(size, {node: USUAL for node in walk(size) if isinstance(node, Sym)}))
+    return int(value(size, dict.fromkeys(scalars(Sym, size), USUAL)))
 
 
 def _holds(name: str, a: Scalar, b: Scalar) -> bool:

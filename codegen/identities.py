@@ -13,7 +13,7 @@ from math import inf, nan
 
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
-from dslc.ir.scalar import Apply, Num, Number, Read, Scalar, apply, num, raw_apply, read, rebuild, walk
+from dslc.ir.scalar import Apply, Num, Number, Read, Scalar, apply, num, raw_apply, read, rebuild, scalars, walk
 from dslc.records import record
 
 
@@ -219,7 +219,7 @@ def matched(pattern: Scalar, node: Scalar, values: Mapping[int, Scalar], inner: 
         if isinstance(node, Num) and _same(pattern.value, node.value):
             yield values, inner
         return
-    known = {each.operand for each in walk(pattern) if isinstance(each, Read)} <= values.keys()
+    known = {each.operand for each in scalars(Read, pattern)} <= values.keys()
     if known and instance(pattern, values) is node:
         # numbers that were folded into each other are no longer apart
         yield values, _with(inner, pattern, node)

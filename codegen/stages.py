@@ -23,7 +23,7 @@ from dslc.codegen.poly import (
     product,
 )
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, scalars
 from dslc.ir.scopes import positions
 from dslc.records import record
 
@@ -136,7 +136,7 @@ def _worthwhile(stage: Stage, before: Stage, part: Part) -> bool:
 
 def _length(part: Part) -> float:
     """Elements of the longest reduction for one result; unknown sizes are taken to be usual ones."""
-    return max((count(node.extents) for node in walk(part.scope.body) if isinstance(node, Reduce)), default=1.0)
+    return max((count(node.extents) for node in scalars(Reduce, part.scope.body)), default=1.0)
 
 
 def _mapping(stage: Stage, part: Part) -> list[int | None] | None:
@@ -180,7 +180,7 @@ def _plain(node: Scalar, ranges: Ranges) -> Var | None:
 def ragged(body: Scalar, iters: Iterable[Iter]) -> bool:
     """True where the length of a reduction depends on some iterators: their positions share no loop then."""
     found = frozenset(iters)
-    return any(extent.free & found for node in walk(body) if isinstance(node, Reduce) for extent in node.extents)
+    return any(extent.free & found for node in scalars(Reduce, body) for extent in node.extents)
 
 
 # ---- loops that are one --------------------------------------------------------------------------------------------------

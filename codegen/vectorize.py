@@ -12,7 +12,7 @@ from dslc.codegen.stages import PlacedInStage, Stage, merged, places, positions_
 from dslc.codegen.text import Variant
 from dslc.codegen.values import TensorPlace
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, walk
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, scalars, walk
 from dslc.records import record
 
 GRAIN = 8192  #: elements of work that are worth a task
@@ -155,15 +155,13 @@ class StageLayout:
                 gain = 1.0 if short else width
             total += times / gain if flat else times * 1.3
         volume = placed.volume(16)
-        operations = sum(1 for node in walk(part.scope.body) if isinstance(node, Apply) and not node.integral)
+        operations = sum(1 for node in scalars(Apply, part.scope.body) if not node.integral)
         vector = lane is not None or bool(placed.inner)
         total += operations * volume / (gain if vector else 2.0 if part.scope.body.binds else 1.0)
         if not lane:
             # the lanes of a reduction are joined; one that needs no inner position is computed once a row
             own = {part.scope.iters[k] for k in placed.inner}
-            total += sum(
-                4.0 * (volume if node.free & own else 1.0) for node in walk(part.scope.body) if isinstance(node, Reduce)
-            )
+            total += sum(4.0 * (volume if node.free & own else 1.0) for node in scalars(Reduce, part.scope.body))
         return total
 
     @staticmethod
@@ -225,7 +223,7 @@ class StageLayout:
         """Evaluations of expressions per point of the outer loops."""
         total = 0.0
         for placed in self.stage.placed:
-            first = next((node for node in walk(placed.part.scope.body) if isinstance(node, Reduce)), None)
+            first = next(scalars(Reduce, placed.part.scope.body), None)
             steps = max(1.0, count(first.extents)) if first else 1.0
             # a piece of a long reduction is a task
             total += GRAIN if placed.part.alone else placed.volume(64) * steps

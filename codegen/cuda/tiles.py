@@ -20,7 +20,7 @@ from dslc.codegen.values import Env, Val
 from dslc.codegen.vectorize import GroupMemory, dot
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, walk
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, scalars, walk
 from dslc.records import record
 
 #: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and
@@ -53,9 +53,9 @@ def product_of(part: Part) -> Product | None:
     node = _only_reduction(scope.body)
     if not node or any(extent.free for extent in node.extents):
         return None
-    reads = [each for each in walk(node.body) if isinstance(each, Read)]
+    reads = list(scalars(Read, node.body))
     if node.where is not None:
-        reads.extend(each for each in walk(node.where) if isinstance(each, Read))
+        reads.extend(scalars(Read, node.where))
     extents = sizes(part)
     try:
         steps = known(of_scalar(extent, lambda each: None, Ranges({})) for extent in node.extents)
@@ -88,7 +88,7 @@ def product_of(part: Part) -> Product | None:
 
 def _only_reduction(body: Scalar) -> Reduce | None:
     """The reduction of an expression that has one, and no other inside."""
-    found = [node for node in walk(body) if isinstance(node, Reduce)]
+    found = list(scalars(Reduce, body))
     return found[0] if len(found) == 1 else None
 
 

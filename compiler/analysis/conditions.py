@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from dslc.analysis.poly import COMPARISONS, NotIntegral, Poly, compared
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, walk
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, scalars
 
 MOST_CASES = 64  #: alternatives of a condition; one with more is not used, which is sound
 
@@ -54,7 +54,7 @@ def cases(condition: Scalar, holds: bool = True) -> tuple[Case, ...]:
 
 def unknowns(*roots: Scalar) -> frozenset[Sym]:
     """The unknowns in expressions."""
-    return frozenset(node for root in roots for node in walk(root) if isinstance(node, Sym))
+    return frozenset(node for root in roots for node in scalars(Sym, root))
 
 
 def both(*parts: tuple[Case, ...]) -> tuple[Case, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Values, nodes_of
-from dslc.ir.scalar import Iter, Num, Read, Scalar, walk
+from dslc.ir.scalar import Iter, Num, Read, Scalar, scalars
 
 
 def is_pointwise_scope(scope: Scope, shapes: tuple[tuple[Dim, ...], ...]) -> bool:
@@ -13,7 +13,7 @@ def is_pointwise_scope(scope: Scope, shapes: tuple[tuple[Dim, ...], ...]) -> boo
         return False
     if scope.body.binds or _placed(scope.body):
         return False
-    return all(at_own_place(scope, node, shapes[node.operand]) for node in walk(scope.body) if isinstance(node, Read))
+    return all(at_own_place(scope, node, shapes[node.operand]) for node in scalars(Read, scope.body))
 
 
 def at_own_place(scope: Scope, read: Read, shape: tuple[Dim, ...]) -> bool:

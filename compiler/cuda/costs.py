@@ -14,7 +14,7 @@ from dslc.cuda.plan import BadPlan, Plan, plan_of
 from dslc.cuda.planning import Generable, NotPlanned, Places, Planned, WhyUnplanned, nowhere, planned
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
-from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
+from dslc.ir.scalar import Scalar, Sym, num, scalars, substitute
 from dslc.ir.sizes import with_sizes
 from dslc.onnx.context import Imported
 from dslc.onnx.functions import inlined
@@ -65,9 +65,7 @@ def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     """A graph with unknown sizes as numbers, as far as these are given by name."""
 
     def put(root: Scalar) -> Scalar:
-        given: dict[Scalar, Scalar] = {
-            one: num(sizes[one.name]) for one in walk(root) if isinstance(one, Sym) and one.name in sizes
-        }
+        given: dict[Scalar, Scalar] = {one: num(sizes[one.name]) for one in scalars(Sym, root) if one.name in sizes}
         return substitute(root, given) if given else root
 
     found = with_sizes((*graph.inputs, *graph.outputs), put)

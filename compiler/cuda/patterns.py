@@ -19,7 +19,7 @@ from dslc.derivation.assignments import Along, Assignment, WindowSearch, put, so
 from dslc.derivation.tables import TOTAL, Group, Window, around, leaves_in
 from dslc.ir.graph import Scope
 from dslc.ir.normal import form_of
-from dslc.ir.scalar import Iter, Num, Read, Scalar, num, walk
+from dslc.ir.scalar import Iter, Num, Read, Scalar, num, scalars
 from dslc.ir.scopes import substitute
 from dslc.ir.sizes import sized
 
@@ -75,9 +75,7 @@ def leaves_of(pattern: CallPattern, target: Summed) -> list[Leaves]:
     table, found = pattern.table, list[Leaves]()
     if len(pattern.numbers) > 1:
         return found
-    constants = (
-        [num(1), *(node for node in walk(target.outer) if isinstance(node, Num))] if pattern.numbers else [num(1)]
-    )
+    constants = [num(1), *scalars(Num, target.outer)] if pattern.numbers else [num(1)]
     for constant in dict.fromkeys(constants):
         outer = form_of(put(table.outer or TOTAL, dict.fromkeys(pattern.numbers.values(), constant)))
         numbers = dict.fromkeys(pattern.numbers, constant)

@@ -11,7 +11,7 @@ from dslc.analysis.numeric import in_bounds
 from dslc.derivation.maps import image
 from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, ScopeView, Unfit, UnknownTerm, ranges, view_of
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, read, replaced, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, read, replaced, scalars
 from dslc.ir.scopes import each_of, substitute
 from dslc.semantics.checks.forms import inside
 from dslc.syntax import tree as t
@@ -234,12 +234,12 @@ class LeftSide:
         if isinstance(arg, t.Name) and arg.id in found.indexes:
             yield found.indexes[arg.id], body, found
         elif isinstance(arg, t.Name) and arg.id in self.tensors:
-            numbers = {n.operand for n in walk(body) if isinstance(n, Read)}
+            numbers = {n.operand for n in scalars(Read, body)}
             known = found.tensors.get(arg.id)
             for number in sorted(numbers & {known} if known is not None else numbers - {*found.tensors.values()}):
                 yield number, body, found.put("tensors", arg.id, number)
         elif isinstance(arg, t.Nested | t.Subscript):
-            for node in [n for n in walk(body) if isinstance(n, Read)]:
+            for node in list(scalars(Read, body)):
                 for each in self._read(arg, node, found):
                     (place,) = self.operands.fresh()
                     yield place, replaced(body, node, place), each

@@ -15,6 +15,7 @@ from dslc.semantics.definitions import FunctionDef, LoweringDef, OperatorDef
 from dslc.semantics.elaborate import expand_node
 from dslc.semantics.library import Rules
 from dslc.semantics.scopes import ranges_of_reads
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1
 
@@ -62,16 +63,16 @@ def operator_of(lowering: LoweringDef, bare: bool = False) -> OperatorDef | None
     indices = dict(_indices(equation))
     known = {*decls, *indices, *_CONSTANTS}
     attrs: dict[str, t.TypeExpr] = {}
-    for node in t.walk(equation.value):
-        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name):
+    for node in nodes(t.Subscript, equation.value):
+        if isinstance(node.base, t.Name):
             for at, sub in enumerate(node.subs):
-                for part in t.walk(sub):
-                    if isinstance(part, t.Name) and _is_number(part, known, lowering):
+                for part in nodes(t.Name, sub):
+                    if _is_number(part, known, lowering):
                         attrs.setdefault(part.id, _type(part, sub, decls.get(node.base.id, ()), at))
     value = equation.value
     if bare:
-        for part in t.walk(value):
-            if isinstance(part, t.Name) and _is_number(part, {*known, *attrs}, lowering):
+        for part in nodes(t.Name, value):
+            if _is_number(part, {*known, *attrs}, lowering):
                 attrs[part.id] = _int(part)
     else:
         taken = {*known, *attrs}
@@ -103,9 +104,8 @@ def operator_of(lowering: LoweringDef, bare: bool = False) -> OperatorDef | None
 
 
 def _indices(equation: t.Equation) -> Iterator[tuple[str, bool]]:
-    for node in t.walk((*(equation.target.places or ()), equation.value)):
-        if isinstance(node, t.Binder):
-            yield node.name, node.star
+    for node in nodes(t.Binder, (*(equation.target.places or ()), equation.value)):
+        yield node.name, node.star
 
 
 def _is_number(node: t.Name, known: Collection[str], lowering: LoweringDef) -> bool:
@@ -132,8 +132,8 @@ def _ints(pack: t.Expr) -> t.TypeExpr:
 
 def _packs_with(value: t.Expr, index: str, decls: dict[str, tuple[t.Expr, ...]]) -> Iterator[t.Expr]:
     """The packs of dimensions along which an index moves."""
-    for node in t.walk(value):
-        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name):
+    for node in nodes(t.Subscript, value):
+        if isinstance(node.base, t.Name):
             for sub, dim in zip(node.subs, decls.get(node.base.id, ()), strict=False):
                 inside = any(part.bare == index for part in t.walk(sub))
                 if inside and isinstance(sub, t.Pack) and isinstance(dim, t.Pack):

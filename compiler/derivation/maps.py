@@ -9,7 +9,7 @@ from fractions import Fraction
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, interval
 from dslc.derivation.pieces import Box, Iters, Map, Operands, Unfit, UnknownTerm, Vector, product_of, ranges
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, scalars
 from dslc.ir.scopes import substitute
 from dslc.records import record
 
@@ -85,10 +85,10 @@ def by_reads(term: UnknownTerm, iters: Iters, box: Box, operands: Operands) -> I
     """An iterator becomes an expression of iterators that something is read at: `h + 2 * r` for h, where r stays."""
     seen: set[tuple[int, Scalar]] = set()
     inside = set(iters)
-    for index in (at for node in walk(term.body) if isinstance(node, Read) for at in node.index):
+    for index in (at for node in scalars(Read, term.body) for at in node.index):
         own = [it for it in iters if it in index.free]
         summed = index.free - inside
-        divided = [part for part in walk(index) if isinstance(part, Apply) and part.name == "//"]
+        divided = [part for part in scalars(Apply, index) if part.name == "//"]
         if not own or any(coefficient_of(each, it) is None for it in summed for each in _affine(index, divided)):
             continue
         if len(own) < 2 and all(part.free.isdisjoint(summed) for part in divided):

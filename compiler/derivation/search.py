@@ -27,7 +27,7 @@ from dslc.derivation.steps import Neighbours, Path, Steps
 from dslc.derivation.targets import instances, missed, products_of
 from dslc.ir.graph import Call, Graph, ScopeNode, Value, Values, nodes_of, replace
 from dslc.ir.holes import abstracted, instantiated
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, walk
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, scalars, walk
 from dslc.ir.scopes import each_of
 from dslc.records import record
 from dslc.semantics.definitions import DerivationDef
@@ -148,7 +148,7 @@ def distance(value: Value, views: Views | None = None) -> int:
             reads = [*each_of(Read, body)]
             if len(reads) > 1:
                 total += sum(max(0, len(at.free) - 1) for each in reads for at in each.index)
-                total += sum(2 for part in walk(body) if isinstance(part, Apply) and part.name in {"//", "%", "select"})
+                total += sum(2 for part in scalars(Apply, body) if part.name in {"//", "%", "select"})
     return total
 
 

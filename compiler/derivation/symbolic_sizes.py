@@ -32,7 +32,7 @@ from dslc.ir.graph import (
     scope_value,
     with_args,
 )
-from dslc.ir.scalar import Num, Number, Scalar, Sym, apply, flat, num, substitute, walk
+from dslc.ir.scalar import Num, Number, Scalar, Sym, apply, flat, num, scalars, substitute, walk
 from dslc.ir.scalar import rebuild as rebuild_body
 from dslc.ir.sizes import with_sizes
 
@@ -181,7 +181,7 @@ class SizeNumbers:
 def unknown_sizes(program: Graph) -> tuple[str, ...]:
     """The names of the unknown sizes of what a program is given."""
     sizes = [size for value in program.inputs for size in value.type.shape if isinstance(size, Scalar)]
-    return tuple(dict.fromkeys(part.name for size in sizes for part in walk(size) if isinstance(part, Sym)))
+    return tuple(dict.fromkeys(part.name for size in sizes for part in scalars(Sym, size)))
 
 
 def _is_large(number: Number) -> bool:

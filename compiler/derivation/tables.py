@@ -16,7 +16,23 @@ from weakref import WeakKeyDictionary
 from dslc.analysis.poly import NotIntegral, Poly, polynomial
 from dslc.derivation.pieces import Iters
 from dslc.ir.graph import Input, Scope, ScopeNode, Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, read, rebuild, sym, walk
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Sym,
+    apply,
+    as_scalar,
+    num,
+    read,
+    rebuild,
+    scalars,
+    sym,
+    walk,
+)
 from dslc.ir.sizes import sized
 from dslc.records import record
 from dslc.semantics.assume import AssumedChoice, assumed, rank_choices
@@ -186,7 +202,7 @@ def around(body: Scalar) -> tuple[Reduce | None, Scalar | None]:
     """The one reduction of a body, and what is computed of it: `max(sum[k] e + b, 0)` → `sum[k] e`, `max(TOTAL + b, 0)`."""
     if isinstance(body, Reduce):
         return body, None
-    sums = [part for part in walk(body) if isinstance(part, Reduce)]
+    sums = list(scalars(Reduce, body))
     if len(sums) != 1:
         return None, None
     (total,) = sums
@@ -206,7 +222,7 @@ def unknowns_in(node: Scalar) -> list[Sym]:
     """The unknown sizes and attributes of an operator's expression."""
     if isinstance(node, Num | Iter):
         return []
-    return list(dict.fromkeys(part for part in walk(node) if isinstance(part, Sym) and part.name.startswith("?")))
+    return list(dict.fromkeys(part for part in scalars(Sym, node) if part.name.startswith("?")))
 
 
 def _dim(index: Scalar, size: Scalar, extents: Mapping[Iter, Scalar]) -> Iters | Window | None:

@@ -22,6 +22,7 @@ from dslc.ir.scopes import inline
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, rules_cache
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
 #: a table, extents of iterators, and coefficients of those in windows
@@ -37,7 +38,7 @@ def products_of(rules: Rules) -> tuple[str, ...]:
         names = [
             name for name, op in rules.operators.items()
             if any(isinstance(statement, t.OnnxMap) for statement in op.syntax.statements)
-            and any(isinstance(part, t.Reduction) and part.kind == "sum" for part in t.walk(op.syntax.statements))
+            and any(part.kind == "sum" for part in nodes(t.Reduction, op.syntax.statements))
         ]  # fmt: skip
         patterns = ((name, pattern) for name in names for pattern in patterns_of(rules, name))
         cache[""] = tuple(

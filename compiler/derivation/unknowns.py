@@ -16,7 +16,7 @@ from dslc.derivation.maps import Change, by_reads, changed, changed_by, flattene
 from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, Unfit, UnknownTerm, ranges
 from dslc.derivation.quotients import groupings, lookups
 from dslc.derivation.zeros import cuts, nonzero_box, only_positions, read_at, total
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, scalars
 from dslc.ir.scopes import each_of, substitute
 from dslc.syntax import tree as t
 
@@ -33,7 +33,7 @@ def may_apply(rule: t.Derivation, body: Scalar) -> bool:
     wanted = [NEEDED.get(domain.function) for domain in domains if isinstance(domain, t.Call)]
     if not any(wanted):
         return True
-    known = {node.name for node in walk(body) if isinstance(node, Apply)}
+    known = {node.name for node in scalars(Apply, body)}
     return all(names is None or not names.isdisjoint(known) for names in wanted)
 
 
@@ -345,7 +345,7 @@ def _rest(whole: Box, part: Box) -> Box:
 def _numbers(index: Scalar) -> set[int]:
     return {
         abs(int(arg.value))
-        for part in walk(index) if isinstance(part, Apply) and part.name in {"*", "//", "%"}
+        for part in scalars(Apply, index) if part.name in {"*", "//", "%"}
         for arg in part.args if isinstance(arg, Num) and isinstance(arg.value, int)
     }  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.derivation.pieces import Box, Iters, Operands, Ranges, UnknownTerm
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, conjuncts, num, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, conjuncts, num, scalars, walk
 from dslc.ir.scopes import substitute
 
 
@@ -59,7 +59,7 @@ def _divided(body: Scalar, operands: Operands) -> Iterator[tuple[Scalar, int | N
 
 def read_at(body: Scalar) -> frozenset[Iter]:
     """The iterators that alone are a position of something that is read."""
-    return frozenset(at for node in walk(body) if isinstance(node, Read) for at in node.index if isinstance(at, Iter))
+    return frozenset(at for node in scalars(Read, body) for at in node.index if isinstance(at, Iter))
 
 
 def nonzero_box(term: UnknownTerm, index: tuple[Iters, Box], operands: Operands, beyond: bool = False) -> Box | None:

@@ -21,7 +21,7 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Values
-from dslc.ir.scalar import Scalar, Sym, walk
+from dslc.ir.scalar import Scalar, Sym, scalars
 from dslc.onnx.context import bind_graph
 from dslc.onnx.exporter import node_model
 from dslc.onnx.inputs import AllOf, draw, ends_of, floating, input_specs, moved, placed, room
@@ -129,7 +129,7 @@ def edges(drawn: Feeds) -> list[Feeds]:
 def at_other_sizes(program: Graph, measured: WorkSizes) -> Iterator[WorkSizes]:
     """Other numbers for the unknown sizes of a program."""
     dims = [dim for value in program.inputs for dim in value.type.shape if isinstance(dim, Scalar)]
-    syms = {node.name: node for dim in dims for node in walk(dim) if isinstance(node, Sym)}
+    syms = {node.name: node for dim in dims for node in scalars(Sym, dim)}
     for sizes in other_sizes({name: measured.of(sym) for name, sym in syms.items()}):
         yield WorkSizes({name: max(size, syms[name].least or 0) for name, size in sizes.items()})
 

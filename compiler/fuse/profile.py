@@ -26,7 +26,7 @@ from dslc.ir.graph import (
     nodes_of,
     with_args,
 )
-from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, as_scalar, num, walk
+from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, as_scalar, num, scalars, walk
 from dslc.onnx.context import bind_values
 from dslc.records import record
 from dslc.semantics.elaborate import expanded
@@ -138,7 +138,7 @@ class WorkSizes:
         """The numbers of all symbolic dimensions of a node's types."""
         types = [type for type in (*(arg.type for arg in node.args), *node.types) if type]
         sizes = [size for type in types for size in type.shape if isinstance(size, Scalar)]
-        return {each.name: self.of(each) for size in sizes for each in walk(size) if isinstance(each, Sym)}
+        return {each.name: self.of(each) for size in sizes for each in scalars(Sym, size)}
 
     def elements(self, type: TensorType) -> int:
         return prod(self.of(size) for size in type.shape)
@@ -235,11 +235,11 @@ class _Counting:
 
         Of a product where its factors are at different positions.
         """
-        reads = [part for part in walk(node) if isinstance(part, Read)]
+        reads = list(scalars(Read, node))
         factors = {
             frozenset(part.free)
-            for product in walk(node.body)
-            if isinstance(product, Apply) and product.name == "*"
+            for product in scalars(Apply, node.body)
+            if product.name == "*"
             for part in product.args
             if part.reads and part.free
         }

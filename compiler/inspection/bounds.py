@@ -18,7 +18,7 @@ from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Access, ReadLoop, accesses
 from dslc.errors import Diagnostic, Span
 from dslc.ir.graph import Input, ScopeNode, topological
-from dslc.ir.scalar import Iter, Read, Scalar, Sym, apply, as_scalar, conjuncts, num, walk
+from dslc.ir.scalar import Iter, Read, Scalar, Sym, apply, as_scalar, conjuncts, num, scalars, walk
 from dslc.semantics.assume import LEVELS, AssumedChoice, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
@@ -159,7 +159,7 @@ def _facts(choice: AssumedChoice, index: Scalar, size: Scalar, loops: tuple[Read
 
 
 def _names(parts: Iterable[Scalar]) -> frozenset[Sym]:
-    return frozenset(node for part in parts for node in walk(part) if isinstance(node, Sym))
+    return frozenset(node for part in parts for node in scalars(Sym, part))
 
 
 def _coordinates(access: Access, node: ScopeNode) -> Iterator[tuple[Scalar, Scalar]]:

@@ -47,10 +47,9 @@ def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[Nam
     for statement in statements:
         if isinstance(statement, t.Bind | t.Let | t.LetMany):
             count = None if isinstance(statement, t.Let) else len(statement.names)
-            for call in t.walk(statement.value):
-                if isinstance(call, t.Call):
-                    for name, place in _places_of(call, count if call is statement.value else None):
-                        out.setdefault(name, []).append(place)
+            for call in nodes(t.Call, statement.value):
+                for name, place in _places_of(call, count if call is statement.value else None):
+                    out.setdefault(name, []).append(place)
     return out
 
 
@@ -206,8 +205,8 @@ class Draft(ABC):
             slots = element.slots if isinstance(element, t.TupleExpr) else (element,)
             for slot in slots:
                 inner = slot.value if isinstance(slot, t.Pack) else slot
-                for node in t.walk(inner):
-                    if isinstance(node, t.Name) and not self.env.has(node.id) and "." not in node.id:
+                for node in nodes(t.Name, inner):
+                    if not self.env.has(node.id) and "." not in node.id:
                         whole = isinstance(slot, t.Pack) and isinstance(inner, t.Name)
                         self.bind(node.id, self.pack(node.id) if whole else self.size(node.id))
 

@@ -13,12 +13,13 @@ from fractions import Fraction
 from functools import lru_cache
 from math import nan
 from operator import is_
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 Number = bool | int | Fraction | float
 _INTEGRAL = frozenset({"+", "*", "//", "%", "min", "max", "abs"})
 _KINDS = frozenset({bool, int, Fraction, float})
 _NONE: frozenset[Any] = frozenset()
+_Kind = TypeVar("_Kind", bound="Scalar")
 
 
 class Scalar:
@@ -387,6 +388,11 @@ def walk(root: Scalar) -> Iterator[Scalar]:
             continue
         stack.append((node, True))
         stack.extend([(child, False) for child in reversed(children)])
+
+
+def scalars(kind: type[_Kind], root: Scalar) -> Iterator[_Kind]:
+    """Every distinct node of one kind in an expression, in the order of `walk`."""
+    return (node for node in walk(root) if isinstance(node, kind))
 
 
 def rebuild(root: Scalar, leaf: Callable[[Scalar], Scalar | None], cache: dict[Scalar, Scalar] | None = None) -> Scalar:

@@ -18,7 +18,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Scope, ScopeNode, Value
 from dslc.ir.holes import hole, is_hole
-from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, walk
+from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, scalars
 from dslc.ir.scopes import substitute
 from dslc.ir.show import ScalarText
 from dslc.syntax.vocabulary import (
@@ -152,7 +152,7 @@ def sizes_of(graph: Graph) -> tuple[Sym, ...]:
 
 def _in_item(item: Any) -> Iterator[Sym]:
     if isinstance(item, Scalar):
-        yield from (part for part in walk(item) if isinstance(part, Sym))
+        yield from scalars(Sym, item)
     elif isinstance(item, TensorType | tuple):
         for each in item.shape if isinstance(item, TensorType) else item:
             yield from _in_item(each)

@@ -16,6 +16,7 @@ from dslc.records import record
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, rules_cache
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
 DERIVED = 1  #: attributes that may be off what the region has, and off their defaults
@@ -188,7 +189,7 @@ def _others(attr: t.Attr, numbers: CoreNumbers) -> Iterable[Any]:
         return ()
     if attr.type.dims is None:
         return numbers.integers
-    doubled = any(isinstance(node, t.Int) and node.value == 2 for dim in attr.type.dims for node in t.walk(dim))
+    doubled = any(node.value == 2 for node in nodes(t.Int, attr.type.dims))
     windows = numbers.windows
     if not doubled:
         least = (

@@ -8,7 +8,7 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Attrs, Call, Scope, ScopeNode, Value, scope_value
 from dslc.ir.holes import hole
-from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, substitute, traversal, walk
+from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, scalars, substitute, traversal
 from dslc.ir.scopes import inline
 from dslc.mutate.problem import applied, extents_of, shape_of
 from dslc.prove.strided import Box
@@ -71,7 +71,7 @@ def slides_of(value: Value) -> tuple[Value | None, tuple[Slide, ...]]:
     scope = node.scope
     extents = extents_of(scope)
     found: dict[int, dict[Slide, None]] = {}
-    for at in (each for each in walk(scope.body) if isinstance(each, Read)):
+    for at in scalars(Read, scope.body):
         for axis, index in enumerate(at.index):
             own = [it for it in scope.iters if it in index.free]
             if len(own) != 1 or index is own[0]:

@@ -20,7 +20,7 @@ from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Graph, Node, Scope, ScopeNode, Value, Values, with_args
 from dslc.ir.holes import hole, program
-from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, num, walk
+from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, num, scalars, walk
 from dslc.ir.scopes import substitute
 from dslc.mutate.layouts import Shape
 from dslc.records import record
@@ -297,7 +297,7 @@ def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> boo
         if it in loose:
             sizes.fix(places[0])
     # sizes that the body speaks of otherwise (a mean divides by them) stay
-    numbers = {int(part.value) for part in walk(body) if isinstance(part, Num) and isinstance(part.value, int)}
+    numbers = {int(part.value) for part in scalars(Num, body) if isinstance(part.value, int)}
     divided = any(getattr(part, "name", "") in {"/", "//", "%"} for part in walk(body))
     for value in (*node.args, result):
         for axis, size in enumerate(shape_of(value)):

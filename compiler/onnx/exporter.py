@@ -20,7 +20,7 @@ from onnx import (
 from dslc.errors import DslcError, error
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Opaque, Value, input_value, replace
-from dslc.ir.scalar import Sym, sym, walk
+from dslc.ir.scalar import Sym, scalars, sym
 from dslc.ir.sizes import multiple
 from dslc.onnx import folding
 from dslc.onnx.broadcasting import Sources, Symbols, symbolic
@@ -145,7 +145,7 @@ def exportable(call: Call, rules: Rules, opset: int) -> bool:
     """Return whether ONNX nodes express one application at an opset."""
     # the graph that the call stands in says what its sizes are
     sizes = open_sizes((*call.args, *call.values))
-    names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
+    names = sorted({part.name for size in sizes for part in scalars(Sym, size)})
     whole = input_value("sizes", TensorType(DType.I64, tuple(map(sym, names))))
     try:
         written_alone(

@@ -32,6 +32,7 @@ from dslc.ir.scalar import (
     num,
     raw_apply,
     reduce,
+    scalars,
     substitute,
     walk,
 )
@@ -253,8 +254,7 @@ class _ScopeLowering(Tensors):
         """The terms of a reduction over a small window: at each of its positions a read is a slice, and would be gathered else."""
         mixed = {
             one
-            for read in walk(part.body)
-            if isinstance(read, Read)
+            for read in scalars(Read, part.body)
             for index in read.index
             if len(index.free) > 1
             for one in index.free

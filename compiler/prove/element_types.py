@@ -14,6 +14,7 @@ from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Substit
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules, rules_cache
+from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
 MOST = 600  #: combinations that are looked at; a rule is used only for those that were
@@ -249,9 +250,8 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
         results = dict(zip(outputs, _results(place, expr.call, known), strict=False))
         return (results.get(expr.name),)
     if not isinstance(expr, t.Call):
-        for node in t.walk(expr):
-            if isinstance(node, t.Call):
-                _results(place, node, known)
+        for node in nodes(t.Call, expr):
+            _results(place, node, known)
         return (None,)
     args = [_results(place, arg, known)[0] for arg in expr.args]
     op = place.operator(expr.function)

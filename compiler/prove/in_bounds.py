@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from dslc.ir.graph import ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, iterator, num, replaced, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, iterator, num, replaced, scalars, walk
 from dslc.prove.exact.inline import CannotInline, Inliner
 from dslc.records import record
 from dslc.semantics.lists import compare
@@ -211,9 +211,7 @@ def _chosen(index: Scalar) -> list[Scalar] | None:
         if len(out) + len(todo) > WAYS:
             return None
         one = todo.pop()
-        choice = next(
-            (p for p in walk(one) if isinstance(p, Apply) and p.name == "select" and not p.args[0].reads), None
-        )
+        choice = next((p for p in scalars(Apply, one) if p.name == "select" and not p.args[0].reads), None)
         if not choice:
             out.append(one)
         else:

@@ -138,7 +138,7 @@ def _entries(attr: t.Attr) -> Sequence[int]:
     (count,) = dims
     if isinstance(count, t.Int):
         return (count.value,)
-    doubled = any(isinstance(node, t.Int) and node.value == 2 for node in t.walk(count))
+    doubled = any(node.value == 2 for node in nodes(t.Int, count))
     return (4,) if doubled else (2,)
 
 

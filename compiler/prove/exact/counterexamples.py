@@ -20,7 +20,7 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Input, ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Num, Reduce, Scalar, Sym, num, walk
+from dslc.ir.scalar import Num, Reduce, Scalar, Sym, num, scalars
 from dslc.prove.exact.answers import Differs
 from dslc.prove.exact.question import Question, comparison
 from dslc.prove.exact.terms import Term
@@ -147,7 +147,7 @@ def _work(values: Sequence[Value]) -> int:
         count = 1
         if isinstance(node, ScopeNode):
             count = prod(size for size in node.values[0].type.shape if isinstance(size, int))
-            extents = [extent for each in walk(node.scope.body) if isinstance(each, Reduce) for extent in each.extents]
+            extents = [extent for each in scalars(Reduce, node.scope.body) for extent in each.extents]
             count *= prod(
                 int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else WORK
                 for extent in extents

@@ -42,6 +42,7 @@ from dslc.ir.scalar import (
     rebuild,
     reduce,
     rewrite,
+    scalars,
     walk,
 )
 
@@ -260,7 +261,7 @@ class Radix:
 
     def _mixed(self, roots: Sequence[Scalar]) -> dict[Iter, dict[Scalar, None]]:
         """Iterators that read as a whole what is read in mixed radix elsewhere, with the strides of that."""
-        reads = [node for root in roots for node in walk(root) if isinstance(node, Read)]
+        reads = [node for root in roots for node in scalars(Read, root)]
         strides: dict[tuple[int, int], dict[Monomial, None]] = {}
         plain: dict[tuple[int, int], list[Iter]] = {}
         for node in reads:
@@ -327,8 +328,8 @@ def quotients_left(roots: Iterable[Scalar]) -> set[int]:
     return {
         node.operand
         for root in roots
-        for node in walk(root)
-        if isinstance(node, Read) and any(quotient_by_size(index) for index in node.index)
+        for node in scalars(Read, root)
+        if any(quotient_by_size(index) for index in node.index)
     }
 
 

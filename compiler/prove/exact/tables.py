@@ -33,6 +33,7 @@ from dslc.ir.scalar import (
     rebuild,
     reduce,
     rewrite,
+    scalars,
     substitute,
     table,
     walk,
@@ -66,7 +67,7 @@ def without_tables(
     def leaf(node: Scalar) -> Scalar | None:
         if not (isinstance(node, Reduce) and node.kind == "sum" and _total(node)):
             return None
-        read = {each.operand for each in walk(node) if isinstance(each, Read)}
+        read = {each.operand for each in scalars(Read, node)}
         return _Flat(extents).contracted(node) if read <= real else None
 
     return [rebuild(root, leaf, memo) for root in roots]
@@ -74,7 +75,7 @@ def without_tables(
 
 def _total(node: Scalar) -> bool:
     """Return whether an expression has a value whatever is read: where a table is 0 nothing is left of what must not be 0."""
-    return all(each.name in _TOTAL for each in walk(node) if isinstance(each, Apply) and each.reads)
+    return all(each.name in _TOTAL for each in scalars(Apply, node) if each.reads)
 
 
 class _Flat:
@@ -213,7 +214,7 @@ def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
 
 
 def _shorter(node: Reduce) -> Scalar | None:
-    ranges = {size for part in walk(node) if isinstance(part, Reduce) for size in part.extents}
+    ranges = {size for part in scalars(Reduce, node) for size in part.extents}
     for at, (it, extent) in enumerate(node.ranges):
         if any(it in size.free for size in ranges):
             continue

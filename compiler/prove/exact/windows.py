@@ -25,7 +25,7 @@ from dslc.analysis.poly import (
     polynomial,
     scalar_of,
 )
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, apply, num, read, rebuild, reduce, sym, walk
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, apply, num, read, rebuild, reduce, scalars, sym
 from dslc.prove.exact.coefficient import is_positive_poly
 from dslc.prove.exact.radix import is_affine, sizes_only
 from dslc.records import record
@@ -81,9 +81,7 @@ def cases_of_sizes(
     roots: Sequence[Scalar], conditions: Sequence[Scalar], extents: Mapping[Iter, Scalar]
 ) -> list[tuple[list[Scalar], list[Scalar]]]:
     """The expressions in each case of what they ask of sizes alone and isl cannot tell, with that among the conditions."""
-    choices = (
-        node.args[0] for root in roots for node in walk(root) if isinstance(node, Apply) and node.name == "select"
-    )
+    choices = (node.args[0] for root in roots for node in scalars(Apply, root) if node.name == "select")
     asked = dict.fromkeys(each for each in choices if not (each.free or each.reads or is_affine(each)))
     free = {it for root in roots for it in root.free}
     found = [(list(roots), list(conditions))]

@@ -38,7 +38,7 @@ from dslc.prove.instances.batches import broadcast_guards, padded
 from dslc.prove.terms import unknown_operators
 from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
-from dslc.semantics.walk import names_in
+from dslc.semantics.walk import names_in, nodes
 from dslc.syntax import tree as t
 
 MOST_FLAGS = 4  #: booleans whose values are tried in every combination
@@ -227,7 +227,7 @@ class _Rule(Operators):
             self.guard(condition.left, env)
             self.guard(condition.right, env)
             return
-        counted = any(isinstance(node, t.Call) and node.function in {"rank", "len"} for node in t.walk(condition))
+        counted = any(node.function in {"rank", "len"} for node in nodes(t.Call, condition))
         self.ranked = self.ranked or (counted and not (isinstance(condition, t.Compare) and condition.ops == ("==",)))
         if _of_types(condition):
             return

@@ -27,7 +27,7 @@ from dslc.ir.graph import (
     retyped,
     scope_value,
 )
-from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, num, walk
+from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, num, scalars, walk
 from dslc.ir.scopes import substitute
 from dslc.prove.instances.instances import Labels, SymbolicInstance
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
@@ -229,7 +229,7 @@ def _scope_without(scope: Scope, cut: Sequence[frozenset[int]], ones: bool) -> t
         _ReadElsewhere
     """
     every = positions_alone(scope)
-    reads = [part for part in walk(scope.body) if isinstance(part, Read)]
+    reads = list(scalars(Read, scope.body))
     lost = {part.index[axis] for part in reads for axis in cut[part.operand]}
     single = {i for i, extent in scope.ranges if ones and extent == 1 and i in every}
     positions = {i: k for i, k in every.items() if i in lost or i in single}
@@ -303,7 +303,7 @@ class AxisTrace:
         scope, alone = node.scope, positions_alone(node.scope)
         labelled = [self.at.get(arg, {}) for arg in node.args]
         by_iterator: dict[Iter, frozenset[str]] = {}
-        for read in (part for part in walk(scope.body) if isinstance(part, Read)):
+        for read in scalars(Read, scope.body):
             for axis, label in labelled[read.operand].items():
                 index = read.index[axis]
                 if isinstance(index, Iter) and index in alone:

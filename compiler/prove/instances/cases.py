@@ -18,7 +18,7 @@ from dslc.analysis.conditions import TRUE, Case, both, cases, unknowns
 from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial
 from dslc.analysis.prove import nonnegative
 from dslc.ir.dtype import DType
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, dimension, num, replaced, walk
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, dimension, num, replaced, scalars, walk
 from dslc.semantics.env import Mismatch
 
 _T = TypeVar("_T")
@@ -204,7 +204,7 @@ class AssumedCase:
         return whole
 
     def dtype_of(self, number: Scalar) -> DType:
-        divided = any(node.name == "/" for node in walk(number) if isinstance(node, Apply))
+        divided = any(node.name == "/" for node in scalars(Apply, number))
         return DType.I64 if number.integral and not self.has_real(number) and not divided else DType.F32
 
     # ---- assuming ------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class AssumedCase:
             self.path.solve(left, Sym._make(least, left.name))
 
     def _unknowns(self, scalar: Scalar) -> list[Sym]:
-        return [node for node in walk(scalar) if isinstance(node, Sym) and node not in self.reals]
+        return [node for node in scalars(Sym, scalar) if node not in self.reals]
 
     def _solve(self, left: Scalar, right: Scalar) -> None:
         """Replaces an unknown that the equation determines. Returns where it determines none."""

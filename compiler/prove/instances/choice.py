@@ -9,7 +9,7 @@ from typing import Any
 from dslc.analysis.conditions import unknowns
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Values, nodes_of
-from dslc.ir.scalar import Apply, Iter, Scalar, Sym, walk
+from dslc.ir.scalar import Apply, Iter, Scalar, Sym, scalars, walk
 from dslc.prove.instances.cases import AssumedCase, Restart
 from dslc.semantics.values import Numbers
 
@@ -123,7 +123,7 @@ def check_numbers(outputs: Values, facts: AssumedCase, choice: Choice) -> None:
     extents = {size.name for node in nodes for size in node.scope.extents if isinstance(size, Sym)}
     for node in nodes:
         for root in (node.scope.body, *(e for e in node.scope.extents if isinstance(e, Scalar))):
-            sums = {arg for part in walk(root) if isinstance(part, Apply) and part.name == "+" for arg in part.args}
+            sums = {arg for part in scalars(Apply, root) if part.name == "+" for arg in part.args}
             for part in walk(root):
                 if not isinstance(part, Apply) or part.reads:
                     continue

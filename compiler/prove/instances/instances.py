@@ -16,7 +16,7 @@ from typing import Any
 from dslc.analysis.conditions import unknowns
 from dslc.analysis.reads import computed
 from dslc.ir.graph import Value, Values
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, walk
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, scalars
 from dslc.ir.sizes import with_sizes
 from dslc.prove.verdict import Verdict
 from dslc.records import record
@@ -86,7 +86,7 @@ class SymbolicInstance:
 def _unknowns(values: Sequence[Value]) -> tuple[Sym, ...]:
     """The unknowns in the shapes of values."""
     dims = (size for value in values for size in value.type.shape if isinstance(size, Scalar))
-    return tuple(dict.fromkeys(node for size in dims for node in walk(size) if isinstance(node, Sym)))
+    return tuple(dict.fromkeys(node for size in dims for node in scalars(Sym, size)))
 
 
 @record

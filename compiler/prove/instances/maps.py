@@ -38,6 +38,7 @@ from dslc.ir.scalar import (
     read,
     rebuild,
     reduce,
+    scalars,
     walk,
 )
 from dslc.prove.instances.axis_reading import natural
@@ -263,7 +264,7 @@ class _Scope:
 
     def named(self, kind: str, node: Scalar, dtype: DType, size: Dim | None = None) -> Scalar:
         """A function of the positions in an expression, the same for the same expression."""
-        free = tuple(dict.fromkeys(each for each in walk(node) if isinstance(each, Iter)))
+        free = tuple(dict.fromkeys(scalars(Iter, node)))
         if any(each not in self.extents for each in free) or any(isinstance(e, Read | Reduce) for e in walk(node)):
             raise NoMap
         places: dict[Scalar, Scalar] = {each: iterator(f"x{k}") for k, each in enumerate(free)}

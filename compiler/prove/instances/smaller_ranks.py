@@ -12,7 +12,7 @@ from typing import Any
 
 from dslc.analysis.conditions import unknowns
 from dslc.ir.graph import Input, Scope, ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, walk
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, scalars
 from dslc.ir.scopes import substitute
 from dslc.ir.sizes import with_sizes
 from dslc.prove.instances.axis_reading import AxesReading, Readings, natural
@@ -124,8 +124,8 @@ def _has_smaller(
         names_after: dict[Scalar, Scalar] = {
             each: Sym._make(each.least, later[each.name])
             for root in (*instance.conditions, *_scalars(instance))
-            for each in walk(root)
-            if isinstance(each, Sym) and each.name in later and each not in sizes
+            for each in scalars(Sym, root)
+            if each.name in later and each not in sizes
         }
         found: list[tuple[bool, dict[Scalar, Scalar]]] = []
         # no condition says something of the axis' sizes and of something else
@@ -240,7 +240,7 @@ def _paired(scope: Scope, axes: Sequence[tuple[list[int], list[int]]], sizes: tu
     extents: list[tuple[Reduce | None, Iter, Any]] = [(None, *each) for each in scope.ranges]
     extents += [
         (node, each, extent)
-        for node in walk(scope.body) if isinstance(node, Reduce)
+        for node in scalars(Reduce, scope.body)
         for each, extent in node.ranges
     ]  # fmt: skip
     for binder, each, extent in extents:

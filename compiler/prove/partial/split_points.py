@@ -22,7 +22,7 @@ from dslc.analysis.numeric import DataDependent, vector
 from dslc.interpret.domain import Array
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Constant, Input, ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
+from dslc.ir.scalar import Apply, Read, Reduce, Scalar, scalars
 from dslc.prove.strided import Mask
 from dslc.records import record
 
@@ -112,9 +112,7 @@ class _Scope:
         self._shapes = [arg.type.sizes for arg in node.args]
         self._shape = Value(node).type.sizes
         # a dimension for each axis, and for each iterator of reductions that stand in each other
-        self._rank = len(self._shape) + sum(
-            len(part.iters) for part in walk(node.scope.body) if isinstance(part, Reduce)
-        )
+        self._rank = len(self._shape) + sum(len(part.iters) for part in scalars(Reduce, node.scope.body))
         self._points: list[set[int]] = [set() for _ in self._shape]
         self._moves: dict[Value, list[Array]] = {}
 

@@ -7,7 +7,7 @@ from math import isfinite
 from dslc.cost.model import CostModel
 from dslc.ir.graph import Call, Graph, ScopeNode, Value
 from dslc.ir.holes import abstracted, leaves_of
-from dslc.ir.scalar import Reduce, Scalar, Sym, walk
+from dslc.ir.scalar import Reduce, Scalar, Sym, scalars, walk
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.generators.protocol import SearchContext
 from dslc.search.region_rewrites.hot_operators import SHARE as DERIVATIONS_SHARE
@@ -54,7 +54,7 @@ def _open_share(rules: Rules, start: Candidate, costs: CostModel) -> tuple[float
 
 def _names(values: list[Value]) -> list[str]:
     sizes = [size for value in values for size in value.type.shape if isinstance(size, Scalar)]
-    return [node.name for size in sizes for node in walk(size) if isinstance(node, Sym)]
+    return [node.name for size in sizes for node in scalars(Sym, size)]
 
 
 def _reduces(rules: Rules, program: Graph) -> bool:

@@ -8,7 +8,7 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, scope_value
 from dslc.ir.holes import abstracted, leaves_of
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, apply, num, rebuild, walk
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, apply, num, rebuild, scalars, walk
 from dslc.ir.scopes import inline
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -66,7 +66,7 @@ def factors(rules: Rules, program: Graph) -> int:
     if found is None:
         return 0
     node, total = found
-    operands = {node.args[part.operand] for part in walk(total.body) if isinstance(part, Read)}
+    operands = {node.args[part.operand] for part in scalars(Read, total.body)}
     return sum(one.type.rank > 0 for one in operands)
 
 
@@ -82,7 +82,7 @@ def windows(rules: Rules, program: Graph) -> tuple[int, ...]:
     sizes = dict(total.ranges)
     around = frozenset(node.scope.iters)
     spans: list[int] = []
-    for index in (index for part in walk(total.body) if isinstance(part, Read) for index in part.index):
+    for index in (index for part in scalars(Read, total.body) for index in part.index):
         summed = [it for it in total.iters if it in index.free]
         moved = [it for it in around if it in index.free]
         steps = [coefficient_of(index, it) for it in moved]
@@ -114,7 +114,7 @@ def _sum(rules: Rules, program: Graph) -> tuple[ScopeNode, Reduce] | None:
     below = Graph(program.inputs, (as_one(value),)).nodes() if value else []
     sums = [
         (node, part) for node in below if isinstance(node, ScopeNode)
-        for part in walk(node.scope.body) if isinstance(part, Reduce) and part.kind == "sum"
+        for part in scalars(Reduce, node.scope.body) if part.kind == "sum"
     ]  # fmt: skip
     return sums[0] if len(sums) == 1 else None
 

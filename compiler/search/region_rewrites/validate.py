@@ -25,7 +25,7 @@ from dslc.ir.constants import FillRef, fill
 from dslc.ir.facts import Chain, Fact
 from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, Values, nodes_of, with_args
 from dslc.ir.holes import hole
-from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, walk
+from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, scalars
 from dslc.ir.sizes import with_sizes
 from dslc.mutate.correct import Corrected
 from dslc.prove.counterexample import text_of
@@ -263,7 +263,7 @@ def _shortest(number: Number) -> Number:
 def _symbols(values: Iterable[Value]) -> dict[str, int]:
     nodes = nodes_of(values)
     sizes = [dim for node in nodes if node.types[0] for dim in node.types[0].shape]
-    return {each.name: SIZE for dim in sizes if isinstance(dim, Scalar) for each in walk(dim) if isinstance(each, Sym)}
+    return {each.name: SIZE for dim in sizes if isinstance(dim, Scalar) for each in scalars(Sym, dim)}
 
 
 # ---- what a rewrite is about --------------------------------------------------------------------------------------
