@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from dslc.cli.main import COMMANDS, run
@@ -52,13 +54,45 @@ def test_help_imports_no_command() -> None:
         (["chek"], "Did you mean `check`?"),
         (["fmt", "--chek"], "--chek"),
         (["explain"], "Give a code"),
-        (["explain", "E9999"], "no code E9999"),
+        (["explain", "E9999"], "`dslc explain --list` names all codes"),
+        (["mutants", "relu(X: f32[2])", "--budget", "0.01s"], "at least 0.1s"),
         (["check", "--output-format", "xml", "a.rules"], "xml"),
     ],
 )
 def test_wrong_use_exits_with_2(args: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(args) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_is_missing_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """For each command that cannot do without: its first argument, and never an internal error."""
+    command = importlib.import_module(COMMANDS[name][0]).command
+    if not any(isinstance(one, click.Argument) and one.required for one in command.params):
+        return
+    assert run([name]) == 2
+    assert "Missing argument" in capsys.readouterr().err
+
+
+def test_a_model_is_no_file_of_rules_and_the_converse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, rules = tmp_path / "model.onnx", tmp_path / "my.rules"
+    model.write_bytes(b"\x08\x08:\xbd")
+    rules.write_text("dslc 1\n")
+    assert run(["check", str(model)]) == 1
+    assert "this is a model: `dslc why-not RULE" in capsys.readouterr().out
+    assert run(["optimize", str(rules), "--dry-run"]) == 1
+    assert "a file of rules is named with --rules" in capsys.readouterr().err
+
+
+def test_a_result_that_is_defined_as_a_whole_needs_no_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pack in the type of such a result has nothing that it could come from."""
+    (tmp_path / "my.rules").write_text(
+        "dslc 1\nimport std.activation (relu)\n"
+        'operator twice(X: T[N]) -> Y: T[*O] {\n  """Twice."""\n  Y = relu(relu(X))\n}\n'
+    )
+    assert run(["check", str(tmp_path / "my.rules")]) == 1
+    out = capsys.readouterr().out
+    assert "E0310" in out and "`-> Y` without a type has that of its equation" in out
 
 
 def test_an_internal_error_is_one_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
