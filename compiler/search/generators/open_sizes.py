@@ -26,7 +26,7 @@ def note_open_sizes(context: SearchContext) -> None:
     said = ", ".join(names[:LOOKING_TOLD]) + (" and others" if len(names) > LOOKING_TOLD else "")
     binds = " ".join(f"--bind {name}={context.costs.samples.size(name)}" for name in names)
     context.run.note(
-        f"mutants and partial rules were not tried of operators that take {share:.0%} of the time: their sizes ({said}) are open; "
+        f"mutants and partial rules need known sizes: operators with symbolic {said} ({share:.0%} of the time) were skipped; "
         f"`{binds} --specialize` tries them at the sizes that were measured"
     )
 
@@ -49,7 +49,8 @@ def _open_share(rules: Rules, start: Candidate, costs: CostModel) -> tuple[float
         if price and isfinite(price):
             seconds += price
             names.update(dict.fromkeys(found))
-    return seconds / start.cost if start.cost else 0.0, list(names)
+    # operators alone take longer than all of them as a runtime fuses them
+    return min(1.0, seconds / start.cost) if start.cost else 0.0, list(names)
 
 
 def _names(values: list[Value]) -> list[str]:
