@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from filecmp import cmp
 from typing import TYPE_CHECKING, Any
 
 from dslc.api.models import Model, file_of, seconds_of, sizes_of, whole, wrong
@@ -77,7 +78,8 @@ class Benched:
             for model, timing in zip(self.models, self.timings, strict=True)
         ]
         return {
-            "models": each, "ratio": ratio.ratio, "low": low, "high": high, "machine": self.machine, "notes": list(self.notes),
+            "models": each, "verdict": self.verdict, "ratio": ratio.ratio, "low": low, "high": high, "machine": self.machine,
+            "notes": list(self.notes),
         }  # fmt: skip
 
     def to_html(self) -> str:
@@ -135,7 +137,8 @@ def bench(
             (each for each in tried if len(tried) > 1 and runs(files, each.feeds[0], machine.threads)), tried[0]
         )
         timings = raced(files, [*names], feeds.feeds[0], machine.threads, clock)
-    return Benched(names, (timings[0], timings[1]), str(machine), tuple(feeds.notes), LEAST)
+        same = ["both files are the same: what differs is noise"] if cmp(one, other, shallow=False) else []
+    return Benched(names, (timings[0], timings[1]), str(machine), (*same, *feeds.notes), LEAST)
 
 
 def _same_inputs(model: ModelProto, other: ModelProto, first: str, second: str) -> None:
