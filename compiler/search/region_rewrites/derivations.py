@@ -43,6 +43,7 @@ FORMED = 4  #: those among the others whose operators have another form, that ar
 FACTORS = 3  #: tensors that a sum is over, at most
 WINDOW = 3  #: positions of a window of which convolutions have another form (minimal filtering)
 DEARER = 1.5  #: so many times as dear as its sum a subprogram has its turn before it
+FAR = 100.0  #: times as dear as a region beyond which an estimate is not said
 #: part of its operations that a sum over a longer window takes at least: programs of it have smaller windows, and
 #: these another form
 FILTERED = 0.5
@@ -174,7 +175,10 @@ class Derivations(HotOperators):
         scopes = [node for node in best.generated if not node.constant and not isinstance(node.scope.body, Read)]
         words = " + ".join([*names, *["kernel"] * len(scopes)])
         was = "as a kernel of another form" if price < region.price else "before"
-        return f"{rule_of(best)}, and not built: {words}: {worth[best] * 1e3:.4g} ms by estimate, {was} {price * 1e3:.4g} ms"
+        # an estimate far beyond what there is says no more than that it is far
+        far = "over " * (worth[best] > FAR * price)
+        least = min(worth[best], FAR * price) * 1e3
+        return f"{rule_of(best)}, and not built: {words}: {far}{least:.4g} ms by estimate, {was} {price * 1e3:.4g} ms"
 
     def fact(self, derived: PricedProgram, program: Graph, site: MatchSite) -> Fact | None:
         root = site.place[0]
