@@ -78,10 +78,8 @@ def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
 
 def advice(cache: Path | None) -> Iterator[Advice]:
     """Advice about what is missing, old, small or busy here."""
-    import os
-
     from dslc.codegen.host.compiler import NotBuilt, compiler
-    from dslc.cost.machine import allowed_cpus
+    from dslc.cost.machine import allowed_cpus, load_of_others
     from dslc.folders import cache_folder, unwritable
 
     yield from _outdated()
@@ -95,21 +93,13 @@ def advice(cache: Path | None) -> Iterator[Advice]:
             "set DSLC_CACHE to a folder that can be written",
             f"{folder}: {problem}; every run measures and proves anew",
         )
-    cpus = len(allowed_cpus())
-    if cpus == 1:
+    if len(allowed_cpus()) == 1:
         yield Advice(
             "give it a second processor",
             "what else runs on the only one is in every time: verdicts need a longer --budget",
         )
-    try:
-        load = os.getloadavg()[0]
-    except (OSError, AttributeError):  # not on this system
-        load = 0.0
-    if load > cpus:
-        yield Advice(
-            "measure when less is running",
-            f"a load of {load:.1f} on {cpus} processors: small gains are not told from noise",
-        )
+    if busy := load_of_others():
+        yield Advice("measure when less is running", busy)
     if devices() and not bindings():
         yield Advice(
             "pip install 'dslc[cuda]'", "there is a CUDA device, and nothing that runs a plan on it (`--on cuda`)"

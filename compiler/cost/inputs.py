@@ -202,7 +202,10 @@ def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int
     if strange:
         hint = "give representative inputs from Python"
         raise error("E0810", f"the input `{strange[0]}` is neither a tensor nor a sequence", hint=hint)
-    notes = [f"{one.name} was assumed to be {one.size}; set it with, say, --bind {quote(f'{one.name}=16')}" for one in assumed]
+    notes = [
+        f"{one.name} was assumed to be {one.size}; set it with, say, --bind {quote(f'{one.name}=16')}"
+        for one in assumed
+    ]
     return Inputs(tuple(draw(specs, seed) for seed in range(draws)), tuple(notes))
 
 

@@ -45,6 +45,15 @@ def allowed_cpus() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
+def load_of_others() -> str:
+    """What says that other programs take processors; nothing where they do not, or the system does not tell."""
+    try:
+        load, count = os.getloadavg()[0], len(allowed_cpus())
+    except (OSError, AttributeError):
+        return ""
+    return f"a load of {load:.1f} on {count} processors: small gains are not told from noise" if load > count else ""
+
+
 @cache
 def default_threads() -> int:
     """One thread for each physical core, as ONNX Runtime does, but never more than the processors allowed."""

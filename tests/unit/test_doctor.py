@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from dslc.cli import doctor
+from dslc.cli.main import run
 from dslc.codegen.host import compiler
 from dslc.semantics.installed import BUILTIN
 
@@ -87,3 +88,15 @@ def test_libraries_are_listed_and_a_broken_one_is_not_fine(tmp_path: Path, monke
     shown = [(text, fine) for name, text, fine in doctor.facts(tmp_path / "cache") if name == "library"]
     found = {text.partition(" ")[0].rstrip(":"): fine for text, fine in shown}
     assert found == {**dict.fromkeys(BUILTIN, True), "broken": False}
+
+
+def test_optimize_says_first_that_the_machine_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (99.5, 0.0, 0.0))
+    missing = str(tmp_path / "missing.onnx")
+    assert run(["optimize", missing, "--dry-run"]) == 1
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: a load of 99.5 on ") and first.endswith("run it again when less is running")
+    assert run(["optimize", missing, "--dry-run", "--quiet"]) == 1
+    assert "a load of" not in capsys.readouterr().err
