@@ -1,34 +1,34 @@
-"""Templates of libraries that are rendered once for the same values: each time is a process of its own."""
+"""Templates of libraries that are rendered in the process of the tests: starting one for each takes longer than what it does."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dslc.codegen import custom
-from dslc.codegen.custom import NotRendered
+from dslc.codegen import custom, sandbox
 
 
 @contextlib.contextmanager
-def rendered_once() -> Iterator[None]:
-    """Inside, what `dslc.codegen.custom.rendered` gives or raises is remembered."""
-    real, known = custom.rendered, dict[str, str | NotRendered]()
+def rendered_here() -> Iterator[None]:
+    """Inside, kernels from templates start no process that renders them, and limit nothing."""
+    real = custom.rendered
 
-    def rendered(source: str, values: Mapping[str, Any], *limits: float) -> str:
-        key = json.dumps([source, values, *limits])
-        if key not in known:
-            try:
-                known[key] = real(source, values, *limits)  # type: ignore[arg-type]
-            except NotRendered as problem:
-                known[key] = problem
-        found = known[key]
-        if isinstance(found, NotRendered):
-            raise found
-        return found
+    def limited(command: Sequence[str], folder: Path, seconds: float, memory: int) -> tuple[int, str]:
+        assert tuple(command[1:3]) == ("-m", sandbox.__name__)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", list(command[2:]))
+            sandbox.main()
+        return 0, ""
+
+    def rendered(source: str, values: Mapping[str, Any]) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(custom, "limited", limited)
+            return real(source, values)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(custom, "rendered", rendered)

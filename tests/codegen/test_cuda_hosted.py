@@ -20,6 +20,7 @@ from dslc.onnx.metadata import PLAN, metadata
 from dslc.semantics.library import standard
 from tests.codegen.plan_checks import faults
 from tests.codegen.test_cuda_launchers import machine
+from tests.tuned import tuned
 
 #: nodes that the language has no words for, between others that it has: a product of integers whose operands are quantized on the way
 QUANTIZED = [
@@ -150,7 +151,8 @@ def test_nothing_of_it_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(call.startswith("graph.") for call in world.calls)
 
 
-def test_the_report_says_what_the_cpu_does(tmp_path: Any) -> None:
+def test_the_report_says_what_the_cpu_does(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned(monkeypatch, "cost.measure", longest=0.02, again=0.01, shortest=0.01)
     done = dslc.optimize(
         model(QUANTIZED, "N", 12), on="cuda", device="h200", only=["std.double_neg"], bind={"N": 4}, budget=20, steps=1, cache=tmp_path,
         threads=1,

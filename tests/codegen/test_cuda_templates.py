@@ -30,7 +30,7 @@ from dslc.ir.graph import Graph
 from dslc.onnx.metadata import PLAN, metadata
 from dslc.semantics.library import Rules, load_many, standard
 from tests.codegen.groups import group, needs_compiler
-from tests.codegen.rendering import rendered_once
+from tests.codegen.rendering import rendered_here
 from tests.tuned import tuned
 
 H200 = device_named("h200")
@@ -43,8 +43,8 @@ RELU = """static __device__ void run(const int64_t* sizes, const {{ X.type }}* X
 
 @pytest.fixture(scope="module", autouse=True)
 def once() -> Iterator[None]:
-    """Templates are rendered once for the same values."""
-    with rendered_once():
+    """Templates are rendered in this process."""
+    with rendered_here():
         yield
 
 

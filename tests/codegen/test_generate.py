@@ -183,7 +183,7 @@ VARIED = [
 @pytest.mark.parametrize(
     "variant",
     [
-        Variant(width=1), Variant(width=8), Variant(fuse=False), Variant(width=8, lane=1), Variant(vectors=4, block=6, unroll=2),
+        Variant(width=1), Variant(width=8), Variant(fuse=False), Variant(width=4, lane=1), Variant(vectors=4, block=6, unroll=2),
         Variant(vectors=1, block=1), Variant(read_outputs=True),
     ],
     ids=str,

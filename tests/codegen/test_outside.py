@@ -28,7 +28,7 @@ from dslc.onnx.importer import import_model
 from dslc.outside import in_code, in_line, in_stream
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
-from tests.codegen.rendering import rendered_once
+from tests.codegen.rendering import rendered_here
 
 #: what would end a comment, a string or a line of C++, or begin one, or a template's expression, or act on a terminal
 HOSTILE = (
@@ -42,8 +42,8 @@ PLAIN = re.compile(r"[A-Za-z0-9_ ]*")
 
 @pytest.fixture(scope="module", autouse=True)
 def once() -> Iterator[None]:
-    """Templates are rendered once for the same values."""
-    with rendered_once():
+    """Templates are rendered in this process."""
+    with rendered_here():
         yield
 
 

@@ -24,7 +24,8 @@ from dslc.semantics.library import load_many
 from tests.caches import apart
 from tests.codegen.groups import M, N, Room, group, needs_compiler
 from tests.codegen.native import build
-from tests.codegen.rendering import rendered_once
+from tests.codegen.rendering import rendered_here
+from tests.tuned import tuned
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text("utf-8").split("## Kernels of your own")[1]
 RELU = """
@@ -37,8 +38,8 @@ static void run(const int64_t* sizes, const {{ X.type }}* X, {{ Y.type }}* Y, in
 
 @pytest.fixture(scope="module", autouse=True)
 def once() -> Iterator[None]:
-    """Templates are rendered once for the same values."""
-    with rendered_once():
+    """Templates are rendered in this process."""
+    with rendered_here():
         yield
 
 
@@ -86,8 +87,11 @@ def tried(
 
 
 @needs_compiler
-def test_the_example_of_the_documentation_runs(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_documentation_runs(
+    cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From the page's own files to a model whose kernel is the template's, and which any runtime runs without it."""
+    tuned(monkeypatch, "cost.measure", longest=0.02, again=0.01, shortest=0.01)
     for kind, name in (("rules", "running.rules"), ("cpp", "running.cpp.j2")):
         found = re.search(rf"^```{kind}\n(.*?)^```$", PAGE, re.M | re.S)
         assert found is not None
@@ -245,6 +249,10 @@ def test_templates_are_in_the_folder_of_their_library(
 def test_rendering_is_limited(template: str, says: str) -> None:
     with pytest.raises(NotRendered, match=re.escape(says)):
         rendered(template, {}, seconds=0.6 if "not end" in says else 10.0)
+
+
+def test_a_process_of_its_own_renders() -> None:
+    assert rendered("{{ X.rank }}{{ twice * 2 }}", {"X": {"rank": 1}, "twice": 3}) == "16"
 
 
 def test_trust_names_a_library(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
