@@ -29,7 +29,7 @@ OPERATOR = """operator {name}(X: T[N], W: T[r]) -> Y: T[m] {{
 def verdict(tmp_path: Path, left: str, right: str, seconds: float = 4.0) -> Verdict:
     file = tmp_path / "own.rules"
     sides = "".join(OPERATOR.format(name=name, body=body) for name, body in (("f", left), ("g", right)))
-    rule = f"substitution own(X: T[N], W: T[r]) -> Y {{\n  Y = f(X, W, **a)\n  =>\n  Y = g(X, W, **a)\n}}\n"
+    rule = "substitution own(X: T[N], W: T[r]) -> Y {\n  Y = f(X, W, **a)\n  =>\n  Y = g(X, W, **a)\n}\n"
     file.write_text(f"dslc 1\n{sides}{rule}", encoding="utf-8")
     rules = load(file)
     return exact_verdict(rules, rules.substitutions["own.own"], seconds)
