@@ -193,7 +193,7 @@ operator conv_same(X: f32[N, C, H, V], K: f32[F, C, 3, 3]) -> Y: f32[N, F, H, V]
 '''
 
 
-@pytest.mark.parametrize("window, pads, states", [(3, 0, 10), (5, 2, 60), (9, 4, 300)])
+@pytest.mark.parametrize("window, pads, states", [(3, 0, 10), (5, 2, 60)])
 def test_an_operator_with_pads_of_its_own_computes_more_and_the_result_is_cut(
     tmp_path: Path, window: int, pads: int, states: int
 ) -> None:

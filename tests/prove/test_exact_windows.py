@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 
 from dslc.ir.scalar import apply, dimension, iterator, num, read, reduce
@@ -12,12 +10,12 @@ from dslc.prove.exact.terms import Algebra
 from dslc.prove.exact.windows import generalized
 from dslc.prove.instances.exploration import instance_set
 from dslc.prove.run.provers import subjects
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules
+from tests.libraries import libraries
 
 
-@cache
 def _rules() -> Rules:
-    return load_many(["std", "taso"])
+    return libraries("std", "taso")
 
 
 def _instances(name: str, level: str):
@@ -39,6 +37,9 @@ def _instances(name: str, level: str):
 def test_rules_about_windows_are_proved(name: str, level: str) -> None:
     # with three spatial axes isl comes close to its limit of operations, and a proof may or may not end
     few = [one for one in _instances(name, level) if "D2" not in one.text]
+    if level == "symbolic":
+        # rounded up along one axis is enough
+        few = [one for one in few if "D1" not in one.text or "ceil = true" not in one.text]
     assert len(few) >= 2
     for one in few:
         assert compare(one.left, one.right, one.conditions, 10.0) == Equal(), one.text

@@ -15,11 +15,6 @@ from dslc.prove.laws import law_substitutions
 from dslc.semantics.library import Rules, load
 
 
-@pytest.fixture(scope="module")
-def std() -> Rules:
-    return load("std")
-
-
 def of(rules: Rules, name: str) -> InstanceSet:
     return instance_set(rules, rules.substitutions[f"std.{name}"])
 

@@ -34,7 +34,10 @@ CHAINS = {
 def test_substitutions_of_its_figures() -> None:
     rules = load_many([Path(__file__).with_name("taso_substitutions.rules")])
     names = [name for name in rules.substitutions if name.startswith("taso_substitutions.")]
-    found = {one.rule.partition(".")[2]: one.status for one in verify(rules, names, 0)}
+    right = [name for name in names if name.startswith("taso_substitutions.right")]
+    # what is proved needs no random numbers
+    verdicts = verify(rules, right, 0, provers=("exact",)) + verify(rules, sorted({*names} - {*right}), 0)
+    found = {one.rule.partition(".")[2]: one.status for one in verdicts}
     assert sum(name.startswith("right") for name in found) >= 21
     assert {name: status for name, status in found.items() if status != {"r": "proved", "w": "refuted"}[name[0]]} == {}
     assert {"figure_2a", "figure_2b", "figure_4a", "figure_4b", "figure_4c", "figure_5", "figure_8b"} <= {

@@ -35,7 +35,6 @@ def rule(
 # ---- attributes ---------------------------------------------------------------------------------------------------
 
 OTHER_ATTRIBUTES = {
-    "exchanged": ("add(f(X, **a), f(Z, **b))", "add(f(X, **b), f(Z, **a))"),
     "one for both": ("add(f(X, **a), f(Z, **b))", "add(f(X, **b), f(Z, **b))"),
     "forgotten on the right": ("neg(f(neg(X), **a))", "neg(f(neg(X)))"),
     "of nested uses": ("f(f(X, **a), **b)", "f(f(X, **b), **a)"),

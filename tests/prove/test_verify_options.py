@@ -56,7 +56,8 @@ def test_guards_are_looked_for_only_where_wanted_and_take_part_in_the_seconds(
 
     def slowly(*args: object, **more: object) -> tuple[()]:
         asked.append(args)
-        time.sleep(1.0)
+        clock = time.perf_counter
+        monkeypatch.setattr(time, "perf_counter", lambda: clock() + 100)
         return ()
 
     monkeypatch.setattr("dslc.checking.verification.find_guards", slowly)
@@ -65,7 +66,7 @@ def test_guards_are_looked_for_only_where_wanted_and_take_part_in_the_seconds(
     found = verified(str(file), "--no-lock")
     assert len(asked) == 1
     assert without.return_value == found.return_value == 1
-    assert float(found.stdout.split()[-2]) >= 1.0
+    assert float(found.stdout.split()[-2]) >= 100
 
 
 def test_a_guard_is_found_for_a_free_number(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_a_guard_is_found_for_a_free_number(tmp_path: Path) -> None:
 
 
 def test_a_table_in_a_pipe_is_as_wide_as_its_names() -> None:
-    found = verified("std", "--rule", "transpose_through_left_broadcast", "--rule", "relu_through_max_pool")
+    found = verified("std", "--rule", "transpose_through_left_broadcast", "--rule", "relu_of_relu")
     assert "std.transpose_through_left_broadcast" in found.stdout
     assert "…" not in found.stdout
     assert below([], "proved") == []
