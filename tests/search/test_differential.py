@@ -22,7 +22,7 @@ from dslc.match import CompiledRule, compile_all
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules, load_many, standard
 
-MODELS = 120
+MODELS = 90
 
 
 @functools.cache

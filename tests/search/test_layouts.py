@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -76,6 +77,12 @@ def search(
     return backtrack(Space(start, (), costs, Limits(500)), rules, layouts)
 
 
+@cache
+def joint(make: Callable[[], Graph]) -> Candidate:
+    """What all rules and layouts together make of a graph."""
+    return search(make(), SUBSTITUTIONS, LAYOUTS)
+
+
 def operators(graph: Graph) -> list[str]:
     return sorted(n.op.removeprefix("std.") for n in graph.nodes() if isinstance(n, Call) and not n.constant)
 
@@ -87,12 +94,14 @@ def same(a: Graph, b: Graph) -> bool:
     return all(np.array_equal(first, second) for first, second in zip(*found, strict=True))
 
 
+@cache
 def two_products() -> Graph:
     """Two layers with constant left operands and one input."""
     a = x(64, 8)
     return Graph((a,), tuple(op("relu", op("matmul", w(32, 64, seed=k), a)) for k in range(2)))
 
 
+@cache
 def channels_last() -> Graph:
     """1x1 convolutions, activations, and a transposed convolution without overlaps."""
     value = a = x(1, 16, 8, 8)
@@ -124,7 +133,7 @@ def test_a_constant_left_operand_goes_to_the_right() -> None:
 
 def test_a_chain_with_the_channels_last_has_two_transposes_in_all() -> None:
     graph = channels_last()
-    found = search(graph, SUBSTITUTIONS, LAYOUTS)
+    found = joint(channels_last)
     kinds = operators(found.graph)
     assert kinds.count("matmul") == 4 and not {"conv", "conv_transpose"} & set(kinds)
     assert kinds.count("transpose") == 2
@@ -137,10 +146,10 @@ def test_figure_12_joint_is_never_worse(make: Callable[[], Graph]) -> None:
     alone = search(graph, SUBSTITUTIONS, None)
     only = search(graph, [], LAYOUTS)
     after = search(graph, [], LAYOUTS, alone)
-    joint = search(graph, SUBSTITUTIONS, LAYOUTS)
-    assert joint.cost <= min(alone.cost, only.cost, after.cost) * (1 + 1e-9)
-    assert all(same(graph, found.graph) for found in (alone, only, after, joint))
+    both = joint(make)
+    assert both.cost <= min(alone.cost, only.cost, after.cost) * (1 + 1e-9)
+    assert all(same(graph, found.graph) for found in (alone, only, after, both))
     if make is two_products:
         # merged, the products are no cheaper as they stand; merged and turned they are
-        assert joint.cost < 0.9 * min(alone.cost, only.cost, after.cost)
-        assert operators(joint.graph).count("matmul") == 1
+        assert both.cost < 0.9 * min(alone.cost, only.cost, after.cost)
+        assert operators(both.graph).count("matmul") == 1

@@ -25,6 +25,7 @@ from dslc.cli.main import run as command_line
 from dslc.cost.cache import CostCache
 from dslc.cost.compare import compare, outputs_of
 from dslc.cost.process import ModelFile
+from tests.tuned import tuned
 
 F = TensorProto.FLOAT
 ANY = "tested,trusted,undecided"
@@ -72,6 +73,12 @@ def chain(count: int, size: int = 160) -> onnx.ModelProto:
 def equal(a: onnx.ModelProto, b: onnx.ModelProto, feeds: dict[str, np.ndarray], tolerance: float = 1e-4) -> bool:
     first, second = (outputs_of(ModelFile(m.SerializeToString()), [feeds], 1) for m in (a, b))
     return compare(first, second, tolerance).same
+
+
+@pytest.fixture(autouse=True)
+def short_races(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test rests on how exactly a gain is known."""
+    tuned(monkeypatch, "cost.timing", block=0.01, precise=1.5)
 
 
 @pytest.fixture(scope="module")
@@ -376,9 +383,11 @@ def test_bench_says_which_inputs_two_models_do_not_share(
     )
 
 
-def test_examples_of_the_python_interface_run() -> None:
+def test_examples_of_the_python_interface_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from dslc.api import calls, derivations, differences, models, mutants, operators, rules
 
+    # the mutant of the example is among the first
+    tuned(monkeypatch, "api.mutants", searching=0.25)
     modules = (calls, derivations, differences, models, mutants, operators, rules)
     found = [doctest.testmod(module) for module in modules]
     assert sum(one.attempted for one in found) >= 30 and sum(one.failed for one in found) == 0

@@ -26,14 +26,14 @@ class Terminal(io.StringIO):
 def during(
     monkeypatch: pytest.MonkeyPatch, tty: bool, budget: float, quiet: bool = False, verbose: bool = False
 ) -> str:
-    """What is written while a phase blocks for a second."""
+    """What is written while a phase blocks for a third of a second."""
     stderr = Terminal(tty)
     monkeypatch.setattr("sys.stderr", stderr)
-    tuned(monkeypatch, "cli.progress", lines=0.1)
+    tuned(monkeypatch, "cli.progress", lines=0.05)
     with shown.progress(Clock(budget), quiet, verbose) as told:
         told.phase("comparing outputs")
         told.best(1.25, 7)
-        time.sleep(1.0)
+        time.sleep(0.33)
     return stderr.getvalue()
 
 
@@ -49,7 +49,7 @@ def test_the_clock_of_the_bar_goes_on_while_a_phase_blocks_and_when_the_budget_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = []
-    tuned(monkeypatch, "cli.progress", looks=0.1)
+    tuned(monkeypatch, "cli.progress", looks=0.05)
     stderr = Terminal(True)
     monkeypatch.setattr("sys.stderr", stderr)
     from rich.progress import Progress as Bar
@@ -61,11 +61,11 @@ def test_the_clock_of_the_bar_goes_on_while_a_phase_blocks_and_when_the_budget_i
         update(self, task, **fields)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Bar, "update", seen)
-    with shown.progress(Clock(0.3), False, False) as told:
+    with shown.progress(Clock(0.1), False, False) as told:
         told.phase("timing")
-        time.sleep(1.0)
+        time.sleep(0.33)
     assert len(looks) >= 3
-    assert looks[-1][0] > 0.3 and looks[-1][1] < 0.3
+    assert looks[-1][0] > 0.1 and looks[-1][1] < 0.1
 
 
 def test_quiet_shows_nothing_and_verbose_every_phase(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_the_python_example_runs_on_the_model_that_the_shell_example_made(
     monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
     names: dict[str, Any] = {}
     assert 'budget="30s"' in example[1]
-    exec(example[1].replace('budget="30s"', 'budget="8s"'), names)
+    exec(example[1].replace('budget="30s"', 'budget="2s"'), names)
     given = np.zeros((256, 32), np.float32)
     assert names["session"].run(None, {"x": given})[0].shape == (256, 64)
     assert "neighbours.onnx" in capsys.readouterr().out
