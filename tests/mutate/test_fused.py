@@ -103,7 +103,7 @@ def test_mutants_are_listed(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("dslc.api.mutants.load_many", lambda _: rules)
 
     def listed(call: str, *args: str) -> list[dict[str, Any]]:
-        ran = CliRunner().invoke(command, [call, "--budget", "60", "--json", "--all", *args])
+        ran = CliRunner().invoke(command, [call, "--budget", "60", "--output-format", "json", "--all", *args])
         assert ran.exit_code == 0, ran.output
         found = json.loads(ran.output)
         assert found["complete"]

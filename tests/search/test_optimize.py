@@ -188,6 +188,12 @@ def test_a_rule_that_changes_the_outputs_is_named_and_left_out(quick: dict[str, 
     assert equal(powers(), result.model, {"x": noise(256, 1024)})
 
 
+def test_a_model_that_is_kept_as_rules_were_left_out_says_which(quick: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "wrong.rules").write_text(WRONG)
+    report = dslc.optimize(powers(), **quick, rules=tmp_path / "wrong.rules", only=["wrong.lie"]).report
+    assert report.kept_original and report.reason.startswith("wrong.lie was left out: with it, output y is off")
+
+
 def test_a_model_without_gain_is_kept_word_for_word(quick: dict[str, Any]) -> None:
     original = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [4, 4]}, {"y": [4, 4]})
     result = dslc.optimize(original, **quick)
@@ -363,6 +369,7 @@ def test_doctor_and_bench_say_what_they_should(
     assert "onnxruntime" in capsys.readouterr().out
     assert command_line(["bench", str(source), str(source), "--budget", "1s", "--threads", "1"]) == 0
     out = capsys.readouterr().out
+    assert "both files are the same" in out
     assert "median" in out and ("95 % interval" in out or "too few pairs for an interval" in out)
 
 
