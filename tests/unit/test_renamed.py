@@ -20,7 +20,6 @@ from renaming import PREFIX, renamed
 from dslc.cli.main import run as command_line
 from dslc.semantics.library import load_many, standard
 from tests.caches import apart
-from tests.tuned import tuned
 
 SHOWN = ["conv", "gemm"]
 HOME = Path(standard().modules[0].file.source.path).parent
@@ -94,7 +93,7 @@ def test_show_is_the_same(copy: Copy, name: str) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    return [str(folder / name) for name in ("linalg.rules", "pool.rules", "norm_rules.rules")]
+    return [str(folder / name) for name in ("linalg.rules", "pool.rules")]
 
 
 def test_check_is_the_same(copy: Copy) -> None:
@@ -152,13 +151,16 @@ def _written(model: Path, copy: Copy, folder: Path) -> list[tuple[bytes, list[di
             "--allow",
             "tested,trusted,undecided",
             "--steps",
-            "8",
+            "3",
             "--no-timing",
             "-q",
             "--budget",
             "600s",
+            # two graphs of nearly one cost are told apart by measuring elsewhere, which a busy machine may do in two ways
             "--on",
-            "ort_cpu",
+            "cpu_sheet",
+            "--device",
+            "1.2e12:4e10",
         ]
         options += ["--cache", str(cache), "--report", f"{out}.json"]
         run("optimize", str(model), "-o", str(out), *options)
@@ -170,14 +172,8 @@ def _written(model: Path, copy: Copy, folder: Path) -> list[tuple[bytes, list[di
     return written
 
 
-def test_optimize_writes_the_same_model(copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tuned(monkeypatch, "cost.measure", **SHORT)
-    model = _network(tmp_path / "m.onnx")
-    # two graphs of nearly one cost are told apart by measuring, which a busy machine may do in two ways: not three times
-    for attempt in range(3):
-        here, there = _written(model, copy, tmp_path / str(attempt))
-        if here == there:
-            break
+def test_optimize_writes_the_same_model(copy: Copy, tmp_path: Path) -> None:
+    here, there = _written(_network(tmp_path / "m.onnx"), copy, tmp_path)
     assert here == there
 
 
