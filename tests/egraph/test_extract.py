@@ -122,7 +122,7 @@ def test_programs_of_nasty_e_graphs_are_never_circular_and_cost_what_they_say(ki
     problem = nasty(kind, 300, seed=1).problem()
     costs = {}
     for name, extractor in EXTRACTORS.items():
-        found = extractor(problem, Deadline.after(1))
+        found = extractor(problem, Deadline.after(0.3))
         assert found is not None and problem.roots is not None
         costs[name] = found.cost
         assert found.cost == pytest.approx(true_cost(found, problem.roots))

@@ -51,10 +51,10 @@ def test_brackets_and_orders_of_three_terms_saturate() -> None:
 
 
 @pytest.mark.parametrize("seconds, limits", [
-    (60, SaturationLimits(nodes=3_000, rounds=50)), (1, SaturationLimits(nodes=10**9, rounds=10**6)),
+    (60, SaturationLimits(nodes=3_000, rounds=50)), (0.3, SaturationLimits(nodes=10**9, rounds=10**6)),
     (60, SaturationLimits(rounds=2)),
 ])  # fmt: skip
-def test_brackets_and_orders_of_64_terms_stay_within_limits(seconds: int, limits: SaturationLimits) -> None:
+def test_brackets_and_orders_of_64_terms_stay_within_limits(seconds: float, limits: SaturationLimits) -> None:
     """2^64 classes would be needed: what ends it is said, and nothing claims to be all."""
     limits = replace(limits, until=Deadline.after(seconds))
     terms, total = chain(64)
@@ -64,7 +64,7 @@ def test_brackets_and_orders_of_64_terms_stay_within_limits(seconds: int, limits
     assert found.stop in {Stop.NODES, Stop.SECONDS, Stop.ROUNDS}
     assert found.capped
     assert len(egraph) <= limits.nodes + 100
-    assert time.monotonic() - began < 20 * seconds
+    assert time.monotonic() - began < max(20, 20 * seconds)
     check(egraph)
     program = extract(egraph, price)
     assert program is not None and program.cost == pytest.approx(63 * price(total.node))

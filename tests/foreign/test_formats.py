@@ -43,20 +43,15 @@ def foreign_rules(draw: Any) -> ForeignRule:
 
 
 @settings(max_examples=25)
-@given(st.lists(foreign_rules(), max_size=4))
-def test_taso_loses_nothing(rules: list[ForeignRule]) -> None:
+@given(st.lists(foreign_rules(), max_size=3), st.text(max_size=8))
+def test_taso_and_flexflow_lose_nothing(rules: list[ForeignRule], name: str) -> None:
     data = taso.write(rules)
     assert taso.read(data) == tuple(rules)
     assert taso.write(taso.read(data)) == data
-
-
-@settings(max_examples=25)
-@given(st.lists(foreign_rules(), max_size=4), st.text(max_size=8))
-def test_flexflow_loses_nothing(rules: list[ForeignRule], name: str) -> None:
     named = [replace(each, name=f"rule {k} {name}") for k, each in enumerate(rules)]
-    data = flexflow_json(named)
-    assert flexflow.read(data) == tuple(named)
-    assert json.loads(flexflow_json(flexflow.read(data))) == json.loads(data)
+    written = flexflow_json(named)
+    assert flexflow.read(written) == tuple(named)
+    assert json.loads(flexflow_json(flexflow.read(written))) == json.loads(written)
 
 
 @st.composite
@@ -223,15 +218,15 @@ def test_parallel_operators_are_read_by_name() -> None:
 
 
 def test_thousands_of_rules_are_read_in_seconds() -> None:
-    rules = [RIGHT[k % len(RIGHT)] for k in range(16_000)]
+    rules = [RIGHT[k % len(RIGHT)] for k in range(6_000)]
     data = taso.write(rules)
     start = time.process_time()
-    assert len(taso.read(data)) == 16_000
-    assert time.process_time() - start < 4
-    text = tensat_text([r for r in rules if len(r.outputs) == 1][:4_000])
+    assert len(taso.read(data)) == 6_000
+    assert time.process_time() - start < 1.5
+    text = tensat_text([r for r in rules if len(r.outputs) == 1][:1_500])
     start = time.process_time()
-    assert len(tensat.read(text)) == 4_000
-    assert time.process_time() - start < 6
+    assert len(tensat.read(text)) == 1_500
+    assert time.process_time() - start < 2.25
 
 
 def test_what_a_format_cannot_say() -> None:

@@ -14,6 +14,7 @@ from benchmarks import backend
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import standard
+from tests.onnx.suite import node_cases
 
 KINDS = ("Node", "Simple", "PyTorchConverted", "PyTorchOperator")
 EVERY = 12
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 @pytest.fixture(scope="module")
 def alone() -> set[str]:
+    node_cases()
     passed, _ = backend.run_suite(backend.RuntimeBackend, KINDS, every=EVERY)
     assert len(passed) > 100
     return passed

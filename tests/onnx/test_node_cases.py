@@ -7,10 +7,7 @@ exactly.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +20,7 @@ from dslc.interpret import Floats, run
 from dslc.ir.graph import Opaque
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules, standard
+from tests.onnx.suite import node_cases
 
 LEAST = 1000  # how many cases must run; more do
 #: a scale on the way is not rounded to float32 by the interpreter, and a quotient by it is then half a step exactly
@@ -31,11 +29,7 @@ HALVES = {"test_dynamicquantizelinear_expanded"}
 
 @pytest.fixture(scope="module")
 def cases() -> list[Any]:
-    from onnx.backend.test.loader import load_model_tests
-
-    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
-        warnings.simplefilter("ignore")
-        every = list(load_model_tests(kind="node"))
+    every = node_cases()
     # the variants of attention, written out, are ninety times nearly the same nodes
     alike = {case.name for case in every if re.fullmatch(r"test_attention_\w+_expanded", case.name)}
     return [case for case in every if case.name not in alike - set(sorted(alike)[::3])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import dslc
@@ -21,16 +21,32 @@ ORDER = [
 
 
 @functools.cache
-def parts(path: Path) -> tuple[ast.AST, ...]:
-    """All that a module's text consists of."""
-    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+def body(path: Path) -> tuple[ast.stmt, ...]:
+    """The statements that a module's text consists of."""
+    return tuple(ast.parse(path.read_text(encoding="utf-8")).body)
+
+
+def inside(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements, and all that stand in them: expressions hold none."""
+    for one in statements:
+        yield one
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for below in getattr(one, field, ()):
+                # a handler and a case have their statements below them
+                yield from inside([below] if isinstance(below, ast.stmt) else below.body)
+
+
+@functools.cache
+def parts(path: Path) -> tuple[ast.stmt, ...]:
+    """All statements of a module, wherever they stand."""
+    return tuple(inside(body(path)))
 
 
 @functools.cache
 def untyped(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
     """The imports of a module, wherever they stand, but for those of its types."""
     types = [node for node in parts(path) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    left_out = {id(part) for node in types for part in ast.walk(node)}
+    left_out = {id(part) for part in inside(types)}
     return tuple(
         node for node in parts(path) if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in left_out
     )
@@ -176,7 +192,7 @@ def exported() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for base in (ROOT, ROOT.parent / "codegen"):
         for path in sorted(base.rglob("*.py")):
-            for node in parts(path)[0].body:
+            for node in body(path):
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     found.setdefault(node.name, []).append(f"{base.name}/{path.relative_to(base)}")
     return found
@@ -232,9 +248,9 @@ def test_a_module_serves_after_all_that_it_defines() -> None:
     """What stands behind `if __name__ == "__main__"` does not exist yet when the module is run as a process."""
     wrong = []
     for path in sorted(ROOT.rglob("*.py")):
-        body = ast.parse(path.read_text(encoding="utf-8")).body
-        mains = [k for k, one in enumerate(body) if isinstance(one, ast.If) and "__main__" in ast.unparse(one.test)]
-        wrong += [str(path.relative_to(ROOT)) for k in mains if k < len(body) - 1]
+        lines = body(path)
+        mains = [k for k, one in enumerate(lines) if isinstance(one, ast.If) and "__main__" in ast.unparse(one.test)]
+        wrong += [str(path.relative_to(ROOT)) for k in mains if k < len(lines) - 1]
     assert wrong == []
 
 
@@ -242,8 +258,8 @@ def test_imports_of_a_module_come_first() -> None:
     """Two modules made one leave their imports in two places; types' circles alone need one below."""
     late = []
     for path in sorted(ROOT.rglob("*.py")):
-        body = ast.parse(path.read_text(encoding="utf-8")).body
-        head = {k for k, one in enumerate(body) if isinstance(one, ast.Import | ast.ImportFrom)}
-        rest = {k for k, one in enumerate(body) if not isinstance(one, ast.Expr | ast.Import | ast.ImportFrom)}
+        lines = body(path)
+        head = {k for k, one in enumerate(lines) if isinstance(one, ast.Import | ast.ImportFrom)}
+        rest = {k for k, one in enumerate(lines) if not isinstance(one, ast.Expr | ast.Import | ast.ImportFrom)}
         late += [str(path.relative_to(ROOT)) for k in head if rest and k > min(rest)]
     assert sorted(set(late)) == ["ir/scalar.py"]

@@ -28,8 +28,8 @@ RUNNING = [page for page in blocks.PAGES if any(block.language in RUN for block 
 
 
 SHELL_LINE = blocks._line
-#: seconds that searches have in the place of what a page gives them
-LITTLE = "2"
+#: seconds that searches and measurements have in the place of what a page gives them
+LITTLE = "0.5"
 
 
 def _line(line: str) -> str:
@@ -39,7 +39,7 @@ def _line(line: str) -> str:
         name, *which = program[3:]
         onnx.save(neighbours.model(manhattan="manhattan" in which), name)
         return ""
-    return SHELL_LINE(re.sub(r"(?<=--budget )(?:8|10s)\b", LITTLE, line))
+    return SHELL_LINE(re.sub(r"(?<=--budget )(?:2s|8|10s)\b", LITTLE, line))
 
 
 @pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.stem)

@@ -20,7 +20,6 @@ from renaming import PREFIX, renamed
 from dslc.cli.main import run as command_line
 from dslc.semantics.library import load_many, standard
 from tests.caches import apart
-from tests.tuned import tuned
 
 SHOWN = ["conv", "gemm"]
 HOME = Path(standard().modules[0].file.source.path).parent
@@ -94,7 +93,7 @@ def test_show_is_the_same(copy: Copy, name: str) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    return [str(folder / name) for name in ("linalg.rules", "pool.rules", "norm_rules.rules")]
+    return [str(folder / name) for name in ("linalg.rules", "pool.rules")]
 
 
 def test_check_is_the_same(copy: Copy) -> None:
@@ -117,7 +116,7 @@ def test_test_is_the_same(copy: Copy) -> None:
 
 
 def _network(path: Path) -> Path:
-    """Two layers without anything between them, which become one, and a square that is written as a power."""
+    """Two layers without anything between them, which become one, and a maximum with zero that is taken twice."""
     random = np.random.default_rng(0)
 
     def weight(name: str, *shape: int) -> TensorProto:
@@ -126,7 +125,8 @@ def _network(path: Path) -> Path:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"]),
         helper.make_node("MatMul", ["h", "u"], ["y"]),
-        helper.make_node("Pow", ["x", "two"], ["z"]),
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Relu", ["r"], ["z"]),
     ]
     graph = helper.make_graph(
         nodes,
@@ -136,7 +136,7 @@ def _network(path: Path) -> Path:
             helper.make_tensor_value_info("y", TensorProto.FLOAT, [64, 64]),
             helper.make_tensor_value_info("z", TensorProto.FLOAT, [64, 256]),
         ],
-        [weight("w", 256, 256), weight("u", 256, 64), numpy_helper.from_array(np.float32(2), "two")],
+        [weight("w", 256, 256), weight("u", 256, 64)],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, path)
@@ -152,32 +152,29 @@ def _written(model: Path, copy: Copy, folder: Path) -> list[tuple[bytes, list[di
             "--allow",
             "tested,trusted,undecided",
             "--steps",
-            "8",
+            "3",
             "--no-timing",
             "-q",
             "--budget",
             "600s",
+            # two graphs of nearly one cost are told apart by measuring elsewhere, which a busy machine may do in two ways
             "--on",
-            "ort_cpu",
+            "cpu_sheet",
+            "--device",
+            "1.2e12:4e10",
         ]
         options += ["--cache", str(cache), "--report", f"{out}.json"]
         run("optimize", str(model), "-o", str(out), *options)
         report = json.loads(Path(f"{out}.json").read_text())
-        assert report["steps"], report["reason"]
+        assert len(report["steps"]) >= 2, report["reason"]
         # the copy has no lock, so nothing is known of its rules; what decides about a gain is measured again
         steps = [{name: step[name] for name in ("rule", "count", "validated")} for step in report["steps"]]
         written.append((out.read_bytes(), steps))
     return written
 
 
-def test_optimize_writes_the_same_model(copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tuned(monkeypatch, "cost.measure", **SHORT)
-    model = _network(tmp_path / "m.onnx")
-    # two graphs of nearly one cost are told apart by measuring, which a busy machine may do in two ways: not three times
-    for attempt in range(3):
-        here, there = _written(model, copy, tmp_path / str(attempt))
-        if here == there:
-            break
+def test_optimize_writes_the_same_model(copy: Copy, tmp_path: Path) -> None:
+    here, there = _written(_network(tmp_path / "m.onnx"), copy, tmp_path)
     assert here == there
 
 

@@ -7,6 +7,7 @@ import io
 import tokenize
 from collections import Counter
 
+from tests.unit.test_architecture import inside
 from tests.unit.test_numbers_of_modules import modules
 
 #: code tokens by package, without docstrings, comments and blank lines. A package that grows takes its tokens from others' rows
@@ -28,9 +29,10 @@ LAYOUT = {
 
 def code_tokens(text: str) -> int:
     """Tokens of a module's code."""
+    module = ast.parse(text)
     docstrings = {
         (node.body[0].lineno, node.body[0].col_offset)
-        for node in ast.walk(ast.parse(text))
+        for node in (module, *inside(module.body))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and ast.get_docstring(node, clean=False)
     }
