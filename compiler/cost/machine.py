@@ -46,7 +46,7 @@ def allowed_cpus() -> list[int]:
 
 
 def load_of_others() -> str:
-    """What says that other programs take processors; nothing where they do not, or the system does not tell."""
+    """Words about other programs that take processors; none where they do not, or the system does not tell."""
     try:
         load, count = os.getloadavg()[0], len(allowed_cpus())
     except (OSError, AttributeError):

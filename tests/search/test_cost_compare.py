@@ -168,7 +168,7 @@ def test_a_condition_of_rank_zero_is_an_array() -> None:
 def test_what_was_assumed_is_said_as_a_shell_takes_it() -> None:
     model = small([helper.make_node("Relu", ["x"], ["y"])], {"x": (F32, ["batch size", "n"])}, F32)
     first, second = drawn_inputs(model, {}).notes
-    assert first.endswith("; --bind 'batch size=N' sets it") and second.endswith("; --bind n=N sets it")
+    assert first.endswith("; set it with, say, --bind 'batch size=16'") and second.endswith("say, --bind n=16")
 
 
 def test_integers_that_are_only_numbers_cover_their_type() -> None:
