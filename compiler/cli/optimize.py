@@ -90,7 +90,7 @@ def command(
     began = click.get_current_context().find_root().obj
     clock = Clock(settings.budget or inf, began=began, phase="starting")
     from dslc.cli.progress import finishing, interrupts, progress
-    from dslc.cost.machine import load_of_others
+    from dslc.cost.machine import load_warning
     from dslc.search.pipeline import optimize
 
     target = destination(model, output, in_place, dry_run)
@@ -104,7 +104,7 @@ def command(
         raise click.BadParameter(
             f"'{report_file}' is neither a page (.html) nor JSON (.json).", param_hint="'--report'"
         )
-    if not quiet and settings.budget and settings.timing and (busy := load_of_others()):
+    if not quiet and settings.budget and settings.timing and (busy := load_warning()):
         click.echo(f"warning: {busy}; run it again when less is running", err=True)
     with interrupts(signal.SIGTERM) as pressed, progress(clock, quiet, verbose) as shown:
         command = shlex.join(["dslc", *sys.argv[1:]])

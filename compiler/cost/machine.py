@@ -45,8 +45,8 @@ def allowed_cpus() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def load_of_others() -> str:
-    """Words about other programs that take processors; none where they do not, or the system does not tell."""
+def load_warning() -> str:
+    """A warning that the load of the last minute exceeds the processors allowed; empty where it does not or is not known."""
     try:
         load, count = os.getloadavg()[0], len(allowed_cpus())
     except (OSError, AttributeError):

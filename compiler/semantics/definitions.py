@@ -35,13 +35,13 @@ class Module:
         return found
 
     def like(self, other: Module) -> bool:
-        """Return whether both are of one tree, and import the same definitions."""
+        """Return whether both have the same tree and import the same definitions."""
         return self.file is other.file and self._imported == other._imported
 
     @property
     def _imported(self) -> tuple[Mapping[str, Definition], Mapping[str, Mapping[str, Definition]]]:
-        own = {name: found for name, found in self.names.items() if found.module is not self}
-        return own, {alias: module.names for alias, module in self.aliases.items()}
+        imported = {name: found for name, found in self.names.items() if found.module is not self}
+        return imported, {alias: module.names for alias, module in self.aliases.items()}
 
     def called(self, node: t.Node) -> Definition | None:
         """The definition that a call calls; None for what is no call, or of a function of the vocabulary."""

@@ -188,10 +188,12 @@ class _Loader:
             _Binder(self, module, path).run()
         finally:
             self._open.pop()
-        # what is found out about its definitions is found out once
-        known = _KNOWN.setdefault((path, name), module)
-        self.modules[path] = _KNOWN[path, name] = module = known if known.like(module) else module
-        return module
+        # caches by definition outlive one load
+        known = _KNOWN.get((path, name))
+        if not known or not known.like(module):
+            known = _KNOWN[path, name] = module
+        self.modules[path] = known
+        return known
 
     def _library_name(self, path: Path, file: t.File, span: Span | None) -> str:
         root = file.header.library

@@ -94,7 +94,7 @@ def decode(data: bytes, path: str) -> SourceText:
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             hint = "it looks like UTF-16: save it as UTF-8"
         elif path.endswith(".onnx"):
-            hint = f"this is a model: `dslc why-not RULE {path}` says where a rule applies"
+            hint = "this is a model: `dslc why-not RULE MODEL` says where a rule applies"
         message = (
             f"the file is not UTF-8 text: byte 0x{data[failure.start]:02x} at offset {failure.start} (line {line})"
         )

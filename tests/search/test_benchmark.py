@@ -219,7 +219,7 @@ def test_one_sentence_says_what_was_left_out_and_why(cut: bool, left: float, sai
 
     task: Any = SimpleNamespace(settings=Settings(budget=60.0, only=("a",)))
     # by a clock that is set by hand no processor time passes: what is said of that is left out
-    notes = [note for note in _complete(task, Report("m", "t", 0.0), run).notes if "other programs" not in note]
+    notes = [note for note in _complete(task, Report("m", "t", 0.0), run).notes if "processor time" not in note]
     assert notes == [said]
 
 

@@ -262,3 +262,14 @@ def test_an_exact_power_that_would_fill_the_memory_is_drawn_anew(exponent: Fract
     with pytest.raises(Redraw, match="too many digits"):
         Exact().power(base, given, False)
     assert list(Exact().power(np.array([Fraction(1)], object), given, False)) == [1]
+
+
+@pytest.mark.parametrize("dtype", [DType.U8, DType.I8, DType.I64])
+def test_positions_that_are_elements_are_read_in_any_order(dtype: DType) -> None:
+    """Descending ones of an unsigned type too, whose differences it has not."""
+    x, at = tensor("x", 4), tensor("at", 2, 2, dtype=dtype)
+    y = scope((2, 2), read(0, (read(1, (I[0], I[1])),)), x, at)
+    for places in ([[3, 2], [1, 0]], [[0, 1], [2, 3]], [[0, 2], [1, 2]], [[2, 2], [2, 2]]):
+        index = np.array(places)
+        (got,) = run_scopes([y], {x: np.arange(4.0), at: index.astype(dtype.value)}, Floats())
+        assert got.tolist() == index.astype(float).tolist()

@@ -45,6 +45,26 @@ def test_a_file_that_the_library_names_belongs_to_it_also_through_another(folder
     assert operators(folder / "further.rules") == ["acme.thrice"]
 
 
+def test_what_is_loaded_again_is_the_same_until_it_or_an_import_changes(folder: Path) -> None:
+    before = load(folder / "named.rules").operators
+    again = load(folder / "named.rules").operators
+    assert all(again[name] is one for name, one in before.items())
+    # a file is another one where what it imports is, itself or by an alias
+    (folder / "further.rules").write_text("dslc 1\n" + OPERATOR.replace("twice", "thrice").replace("2 *", "3 *"))
+    after = load(folder / "named.rules").operators
+    assert after.keys() == before.keys() and not any(after[name] is one for name, one in before.items())
+    assert after["acme.twice"].module.names["thrice"] is after["acme.thrice"]
+    # and in another library, or with the first text again
+    (folder / "acme.rules").write_text(ROOT.replace("acme", "other"))
+    assert sorted(load(folder / "named.rules").operators) == ["other.thrice", "other.twice"]
+    aliased = folder / "aliased.rules"
+    aliased.write_text("dslc 1\nimport .further\n" + OPERATOR.replace("2 * X[i]", "X[i]"))
+    first = load(aliased).operators["aliased.twice"]
+    assert load(aliased).operators["aliased.twice"] is first
+    (folder / "further.rules").write_text("dslc 1\n" + OPERATOR.replace("twice", "thrice"))
+    assert load(aliased).operators["aliased.twice"] is not first
+
+
 def test_every_file_of_a_folder_that_is_asked_for_belongs_to_its_library(folder: Path) -> None:
     (folder / "apart.rules").write_text("dslc 1\n" + OPERATOR.replace("twice", "once"))
     assert sorted(load(folder).operators) == ["acme.once", "acme.thrice", "acme.twice"]

@@ -17,10 +17,10 @@ TOKENS = {
     "cost": 36_209, "cuda": 37_996, "derivation": 49_805, "diagnostics": 2_128, "dslc": 10_855, "egraph": 21_984,
     "foreign": 30_316, "fuse": 24_782, "generate": 50_217, "inspection": 10_211, "interpret": 40_300, "ir": 24_713,
     "lsp": 16_382, "match": 36_613, "mutate": 28_128, "onnx": 61_681, "processes": 3_376, "prove": 120_682,
-    "reporting": 8_061, "search": 86_762, "semantics": 66_806, "syntax": 23_448,
+    "reporting": 8_061, "search": 86_729, "semantics": 66_808, "syntax": 23_448,
 }  # fmt: skip
 #: tokens of all packages: may fall, never rise
-SUM = 929_846
+SUM = 929_815
 #: what counts for nothing: layout and comments
 LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING,

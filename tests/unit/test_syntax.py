@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,14 @@ def test_every_node_lies_in_its_parent() -> None:
         for node in t.walk(parse(read_source(path))):
             for child in t.children(node):
                 assert node.span.start <= child.span.start <= child.span.end <= node.span.end
+
+
+def test_walks_leave_no_node_out() -> None:
+    for path in sorted((ROOT / "rules").rglob("*.rules"))[1::3]:
+        for node in t.walk(parse(read_source(path))):
+            held = [getattr(node, one.name) for one in fields(node)]
+            inside = [part for one in held for part in (one if isinstance(one, tuple) else (one,))]
+            assert list(map(id, t.children(node))) == [id(part) for part in inside if isinstance(part, t.Node)]
 
 
 def test_comments_are_kept_with_their_places() -> None:

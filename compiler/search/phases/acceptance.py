@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dslc.cost.machine import load_of_others
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
 from dslc.deadline import TimeUp
@@ -82,8 +81,7 @@ def _decided(task: Task, contenders: Sequence[Contender], found: Decision, run: 
         if somewhere:
             reason = f"what is faster at some sizes ({somewhere.ratio} times as fast) is slower at others"
         elif not found.decided:
-            busy = f" ({said})" if (said := load_of_others()) else ""
-            reason = f"the budget ended before timing could decide: {verdicts[0][best]}{busy}"
+            reason = f"the budget ended before timing could decide: {verdicts[0][best]}"
     contender = contenders[best]
     own = tuple(at[best] for at in verdicts)
     return Finished(task, None if reason else contender, reason, own, run.predicted(contender.candidate))

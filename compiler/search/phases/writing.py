@@ -170,8 +170,8 @@ def _complete(task: Task, report: Report, run: RunState) -> Report:
         more = f"none of it fits into the {left:.0f} s that are left" if early else "more time may find more"
         run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}; {more}")
         if run.clock.starved:
-            share = 1 - run.clock.processor / run.clock.seconds
-            run.note(f"other programs used about {share:.0%} of the processor: small gains cannot be told from noise")
+            got = f"{run.clock.processor:.0f} s of processor time in {run.clock.seconds:.0f} s"
+            run.note(f"the process got {got}: small gains cannot be told from noise")
     elif early and not run.journal.repeats:
         why = "the search gained nothing any more (--patience)" if run.journal.idle else "nothing was left to try"
         run.note(f"ended {left:.0f} s before its budget: {why}")

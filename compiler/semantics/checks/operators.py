@@ -132,13 +132,13 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
             message = f"nothing determines the element type `{name}` of `{output.name}`"
             report.add("E0305", message, output.type, suggested(meant), instead(output.type.span, name, meant))
         dims = dims_of(output.type)
-        equations = [one.target for one in op.syntax.statements if isinstance(one, t.Equation)]
-        whole = any(one.name == output.name and one.places is None for one in equations)
-        hint = f"`-> {output.name}` without a type has that of its equation" if whole else ""
         # a binder of a list in the type, such as k in `{[k: n] 1}`
         bound = {node.name for node in nodes(t.Binder, dims)}
         for size in nodes(t.Name, dims):
             if scope.kind(size.id) is None and size.id not in bound:
+                targets = [one.target for one in op.syntax.statements if isinstance(one, t.Equation)]
+                whole = any(one.name == output.name and one.places is None for one in targets)
+                hint = f"`-> {output.name}` without a type has that of its equation" if whole else ""
                 report.add("E0310", f"nothing determines the size `{size.id}`", size, hint)
             else:
                 scope.used.add(size.id)
