@@ -226,12 +226,12 @@ class Report:
         """The report as a page that needs no network."""
         from dslc.reporting.pages import page_of_run
 
-        return page_of_run(self.to_dict(), self.summary())
+        return page_of_run(self.to_dict(), (self.summary(),))
 
     def _repr_html_(self) -> str:
         from dslc.reporting.pages import fragment_of_run
 
-        return fragment_of_run(self.to_dict(), self.summary())
+        return fragment_of_run(self.to_dict(), (self.summary(),))
 
     def summary(self) -> str:
         """One line: `before -> after, ratio`, or why the original was kept."""

@@ -73,7 +73,7 @@ def page_of_bench(found: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]]) 
     }
     first, second = (one["model"] for one in found["models"])
     return page(
-        "bench.html.j2", f"{second} against {first}: dslc", found=found, sizes=sizes, ratio=ratios(sizes), times=times(sizes),
+        "bench.html.j2", f"{second} against {first}: dslc", found=found, sizes=sizes, ratio=ratios(sizes), times=times(sizes, "AB"),
         finite=math.isfinite,
     )  # fmt: skip
 
@@ -87,9 +87,8 @@ def page_of_difference(
 
 def page_of_programs(call: str, facts: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]]) -> str:
     """Programs that were derived of a call, as `dslc derive --output-format json` has them, each with its graph."""
-    longest = max((one["cost_ms"] for one in facts["programs"] if math.isfinite(one["cost_ms"])), default=0.0) or 1.0
     return page(
-        "derive.html.j2", f"{call}: dslc derive", call=call, facts=facts, longest=longest,
+        "derive.html.j2", f"{call}: dslc derive", call=call, facts=facts,
         graphs=[(drawing(one, {}), one["nodes"]) for one in pictures], finite=math.isfinite,
     )  # fmt: skip
 
@@ -120,8 +119,8 @@ class Piece:
     title: str
 
 
-def page_of_run(report: Mapping[str, Any], summary: str) -> str:
-    """A page of a report's plain values (`dslc.report.Report.to_dict`)."""
+def page_of_run(report: Mapping[str, Any], lines: Sequence[str]) -> str:
+    """A page of a report's plain values (`dslc.report.Report.to_dict`); `lines`: its headline, and what that depends on."""
     details = report["details"]
     hues = hues_of([step["rule"] for step in report["steps"]])
     values: dict[str, Any] = {"bars": None, "layers": None, "graphs": None, "longest": None}
@@ -138,17 +137,17 @@ def page_of_run(report: Mapping[str, Any], summary: str) -> str:
         values["graphs"] = None if None in drawn else dict(zip(("before", "after"), drawn, strict=True))
     values |= timeline_of(report)
     return page(
-        "run.html.j2", f"{report['model']}: dslc", report=report, details=details, summary=summary, hues=hues, path=path_of(report),
+        "run.html.j2", f"{report['model']}: dslc", report=report, details=details, lines=lines, hues=hues, path=path_of(report),
         plots=[(one, ratios(one), times(one)) for one in report["sizes"]], finite=math.isfinite, **values,
     )  # fmt: skip
 
 
-def fragment_of_run(report: Mapping[str, Any], summary: str) -> str:
+def fragment_of_run(report: Mapping[str, Any], lines: Sequence[str]) -> str:
     """The part of a report that a notebook shows."""
     hues = hues_of([step["rule"] for step in report["steps"]])
     return fragment(
-        "run_part.html.j2", report=report, summary=summary, hues=hues, path=path_of(report), finite=math.isfinite,
-        plots=[(one, ratios(one), None) for one in report["sizes"][:1]], **timeline_of(report),
+        "run_part.html.j2", report=report, lines=lines, hues=hues, path=path_of(report), finite=math.isfinite,
+        plots=[(one, ratios(one), None) for one in report["sizes"][:1]],
     )  # fmt: skip
 
 
@@ -176,7 +175,8 @@ def timeline_of(report: Mapping[str, Any]) -> dict[str, Any]:
     if whole <= 0 or not math.isfinite(whole):
         return {"pieces": [], "marks": [], "phase_hues": {}}
     longest = sorted(report["phases"], key=lambda name: -report["phases"][name])
-    hues = {name: f"var(--r{min(k, HUES - 1)})" for k, name in enumerate(longest)}
+    # the golden angle: neighbours of any number of phases differ
+    hues = {name: f"oklch(var(--p) .15 {(k * 137.5 + 255) % 360:g})" for k, name in enumerate(longest)}
     pieces = [
         Piece(
             round(100 * one["begin"] / whole, 3), round(100 * (one["end"] - one["begin"]) / whole, 3),
