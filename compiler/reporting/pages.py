@@ -63,13 +63,12 @@ def _environment() -> jinja2.Environment:
 
 def page_of_bench(found: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]]) -> str:
     """Two models timed against each other: what `dslc bench --output-format json` says, and every pair."""
-    low, high = found["low"], found["high"]
     sizes = {
         "bind": {},
         "pairs": pairs,
         "ratio": found["ratio"],
-        "low": low or 0.0,
-        "high": math.inf if high is None else high,
+        "low": found["low"] or 0.0,
+        "high": found["high"] or math.inf,
     }
     first, second = (one["model"] for one in found["models"])
     return page(
@@ -123,7 +122,7 @@ def page_of_run(report: Mapping[str, Any], lines: Sequence[str]) -> str:
     """A page of a report's plain values (`dslc.report.Report.to_dict`); `lines`: its headline, and what that depends on."""
     details = report["details"]
     hues = hues_of([step["rule"] for step in report["steps"]])
-    values: dict[str, Any] = {"bars": None, "layers": None, "graphs": None, "longest": None}
+    values: dict[str, Any] = dict.fromkeys(("bars", "layers", "graphs", "longest"))
     if details is not None:
         before, after = details["before"], details["after"]
         kernels = {one["name"] for one in details["kernels"]}
