@@ -61,24 +61,8 @@ def compared(
         named = [short[part] for part in node.name.split("/") if part in short]
         return replace(node, rules=node.rules or tuple(named[-1:]), changed=True)
 
-    kept = _with_what_is_above(tuple(map(left, before.nodes, first)))
-    return replace(before, nodes=kept), replace(after, nodes=tuple(map(right, after.nodes, second)))
-
-
-def _with_what_is_above(nodes: tuple[DrawnNode, ...]) -> tuple[DrawnNode, ...]:
-    """Give changed nodes without a rule that of their readers: a step may name only the results of a region."""
-    readers: dict[str, tuple[str, ...]] = {}
-    out: list[DrawnNode] = []
-    for node in reversed(nodes):
-        found = node
-        if node.changed and not node.rules:
-            found = replace(
-                node, rules=tuple(dict.fromkeys(rule for name in node.outputs for rule in readers.get(name, ())))
-            )
-        out.append(found)
-        for name in found.inputs if found.changed else ():
-            readers[name] = tuple(dict.fromkeys((*readers.get(name, ()), *found.rules)))
-    return tuple(reversed(out))
+    kept, made = tuple(map(left, before.nodes, first)), tuple(map(right, after.nodes, second))
+    return replace(before, nodes=kept), replace(after, nodes=made)
 
 
 def _identity(node: DrawnNode) -> tuple[object, ...]:
