@@ -263,7 +263,7 @@ class Report:
     def terms(self) -> str:
         """The line on what the verdict depends on: machine, sizes, library of kernels, and the time of measurements that are older."""
         said = [self.target]
-        if len(self.sizes) == 1 and (bind := self.sizes[0].bind):
+        if self.sizes and (bind := self.sizes[0].bind):
             said.append(f"at {_sizes(bind)}")
         if self.without_library:
             said.append(f"with its library of kernels, without it {self.without_library}")
