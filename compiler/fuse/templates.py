@@ -17,6 +17,7 @@ import numpy as np
 from dslc.codegen.custom import Filling, Named, NotRendered, custom_kernel
 from dslc.codegen.group import parts_of
 from dslc.codegen.text import KernelText, NotGenerated
+from dslc.cost.fused_groups import matched_nodes
 from dslc.errors import DslcError
 from dslc.fuse.groups import Neighbours, NodeGroup
 from dslc.fuse.kernels import fold_of
@@ -136,7 +137,7 @@ class TemplatesOn(Generic[Text]):
         seen: set[frozenset[Node]] = set()
         for rule in (rule for one in self._found for rule in one.rules):
             for match in find_matches(rule, index, limit=PLACES):
-                nodes = _between(match, around)
+                nodes = matched_nodes(match, around.rank)
                 if nodes and nodes not in seen and around.convex(nodes):
                     seen.add(nodes)
                     group = around.group(nodes)
@@ -278,24 +279,6 @@ def _matched(one: _Template, group: Graph) -> Filling | None:
     tensors += [Named(name, where[value], True) for name, value in match.roots]
     values = {name: value for name, value in {**match.names, **match.choice}.items() if _simple(value)}
     return _filling(one, group, tensors, values, environment(match.rule, match.state, match.names))
-
-
-def _between(match: Match, around: Neighbours) -> frozenset[Node]:
-    """The nodes between the tensors of a match and its results; none where a part of a longer associative call was matched."""
-    if match.state.wraps:
-        return frozenset()
-    ends = set(match.state.values.values())
-    inside: set[Node] = set()
-    stack = [value.node for _, value in match.roots]
-    while stack:
-        node = stack.pop()
-        if node in inside:
-            continue
-        if node not in around.rank:
-            return frozenset()
-        inside.add(node)
-        stack += [arg.node for arg in node.args if arg not in ends and not arg.constant]
-    return frozenset(inside)
 
 
 def _filling(one: _Template, group: Graph, tensors: Sequence[Named], values: dict[str, Any], env: Env) -> Filling:
