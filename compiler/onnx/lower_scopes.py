@@ -18,7 +18,7 @@ from dslc.analysis.numeric import in_bounds
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import ScopeNode, Value, nodes_of, product
+from dslc.ir.graph import Scope, ScopeNode, Value, Values, nodes_of, product
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -60,7 +60,7 @@ WINDOW = 64  #: positions of a window over which a reduction is written out
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def lower_scope(node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> Value:
+def lower_scope(scope: Scope, args: Values, opset: int, symbols: Symbols, first: Collection[int]) -> Value:
     """The value of a scope, computed by ONNX's own nodes; in memory with some axes `first`, where readers can use that.
 
     Raises:
@@ -69,7 +69,7 @@ def lower_scope(node: ScopeNode, opset: int, symbols: Symbols, first: Collection
     if opset < OLDEST:
         raise NotLowered(f"opset {opset}")
     try:
-        return _ScopeLowering(node, opset, symbols, first).whole()
+        return _ScopeLowering(scope, args, opset, symbols, first).whole()
     except KeyError as problem:
         raise NotLowered(str(problem)) from None
 
@@ -89,10 +89,10 @@ def picked(outputs: Sequence[Value]) -> dict[Value, set[int]]:
 
 
 class _ScopeLowering(Tensors):
-    def __init__(self, node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> None:
+    def __init__(self, scope: Scope, args: Values, opset: int, symbols: Symbols, first: Collection[int]) -> None:
         super().__init__(opset, symbols)
-        self.scope, self.args = node.scope, node.args
-        self.operands = tuple(arg.type.dtype for arg in node.args)
+        self.scope, self.args = scope, args
+        self.operands = tuple(arg.type.dtype for arg in args)
         self.order = list(range(len(self.scope.iters)))
         if self.scope.type.shape == self.scope.extents:
             self.order.sort(key=lambda axis: axis not in first)
