@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -332,7 +332,7 @@ class WritePlan:
             if Value(one) in self.aliases:
                 continue
             args = tuple(arg if arg.constant else self.aliases.get(arg, arg) for arg in one.args)
-            first = self._picked.get(Value(one), frozenset())
+            first: Collection[int] = self._picked.get(Value(one), ())
             try:
                 value = lower_scope(one.scope, args, self.opset, self.symbols.at(one), first)
                 self.aliases[Value(one)] = value
