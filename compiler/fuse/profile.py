@@ -179,26 +179,26 @@ class _Counting:
             return sum(self.count(part, times, bound) for part in node.children)
         if isinstance(node, Reduce):
             return self._reduce(node, bound)
-        if not isinstance(node, Apply) or all(arg.integral for arg in node.args):
+        if all(arg.integral for arg in node.args):
             return 0.0
         below_all = sum(self.count(arg, times, bound) for arg in node.args)
-        placed = node.name == "select" and not node.args[0].reads
-        if placed or node.name in {"and", "or", "not"} or node.name.startswith("convert:"):
+        placed = node.op == "select" and not node.args[0].reads
+        if placed or node.op in {"and", "or", "not"} or node.op.startswith("convert:"):
             return below_all
-        own = len(node.args) - 1.0 if node.name in {"+", "*"} else self._weight(node)
+        own = len(node.args) - 1.0 if node.op in {"+", "*"} else self._weight(node)
         return below_all + own * times
 
-    def _weight(self, node: Apply) -> float:
+    def _weight(self, node: Scalar) -> float:
         """One function; a small whole power is a few products, and half of one a root."""
-        power = self._number(node.args[1]) if node.name == "^" else None
+        power = self._number(node.args[1]) if node.op == "^" else None
         if power is None or abs(power) > POWERS or 2 * power != int(2 * power):
-            return WEIGHTS.get(node.name, 1.0)
+            return WEIGHTS.get(node.op, 1.0)
         products = max(abs(int(power)) - 1.0, 0.0)
         return products + WEIGHTS["sqrt"] * (power != int(power)) + WEIGHTS["/"] * (power < 0)
 
     def _number(self, node: Scalar) -> float | None:
         """The number that an expression is, where that is known."""
-        if isinstance(node, Apply) and node.name.startswith("convert:"):
+        if node.op.startswith("convert:"):
             return self._number(node.args[0])
         found = node.value if isinstance(node, Num) else None
         if isinstance(node, Read) and node.operand < len(self.numbers):

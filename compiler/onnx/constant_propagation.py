@@ -20,7 +20,7 @@ from dslc.errors import DslcError
 from dslc.ir.constants import NUMPY, clamped
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Call, Constant, ScopeNode, Value, with_args
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, table
+from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, table
 from dslc.records import record
 from dslc.semantics.apply import apply as application
 from dslc.semantics.env import Mismatch
@@ -172,13 +172,12 @@ class _Evaluator:
             return table(node.values, tuple(map(self.go, node.index)))
         if isinstance(node, Reduce):
             return self._reduce(node)
-        assert isinstance(node, Apply)
-        if node.name == "select":
+        if node.op == "select":
             return self.go(node.args[1] if self._number(node.args[0]) else node.args[2])
         args = [self.go(arg) for arg in node.args]
-        if node.name.startswith("convert:"):
-            return as_scalar(rounded_or_cut(args[0], DTYPES[node.name.removeprefix("convert:")]))
-        return decided(apply(node.name, *args))
+        if node.op.startswith("convert:"):
+            return as_scalar(rounded_or_cut(args[0], DTYPES[node.op.removeprefix("convert:")]))
+        return decided(apply(node.op, *args))
 
     def _number(self, node: Scalar) -> Any:
         found = self.go(node)
@@ -231,13 +230,13 @@ def rounded_or_cut(value: Scalar, dtype: DType) -> Any:
 
 def decided(value: Scalar) -> Scalar:
     """Rounded quotients of sizes as whole divisions."""
-    return _floor_of(value) if isinstance(value, Apply) and value.name in {"trunc", "floor"} else value
+    return _floor_of(value) if value.op in {"trunc", "floor"} else value
 
 
 def least(value: Scalar) -> Any:
     """A lower bound of a linear expression over sizes, which are never negative."""
     total: Any = 0
-    for part in value.args if isinstance(value, Apply) and value.name == "+" else (value,):
+    for part in value.args if value.op == "+" else (value,):
         if isinstance(part, Num):
             total += part.value
         elif not part.integral or _coefficient(part) < 0:
@@ -246,24 +245,24 @@ def least(value: Scalar) -> Any:
 
 
 def _coefficient(part: Scalar) -> Any:
-    first = part.args[0] if isinstance(part, Apply) and part.name == "*" else None
+    first = part.args[0] if part.op == "*" else None
     return first.value if isinstance(first, Num) else 1
 
 
-def _floor_of(value: Apply) -> Scalar:
+def _floor_of(value: Scalar) -> Scalar:
     inner = value.args[0]
-    parts = inner.args if isinstance(inner, Apply) and inner.name == "+" else (inner,)
+    parts = inner.args if inner.op == "+" else (inner,)
     bottom = 1
     for part in parts:
-        first = part.args[0] if isinstance(part, Apply) and part.name == "*" else part
+        first = part.args[0] if part.op == "*" else part
         if isinstance(first, Num) and isinstance(first.value, Fraction):
             bottom = math.lcm(bottom, first.value.denominator)
     if bottom == 1:
         return inner if inner.integral else value
     top = apply("*", num(bottom), inner)
-    if isinstance(inner, Apply) and inner.name == "+":
+    if inner.op == "+":
         top = apply("+", *(apply("*", num(bottom), part) for part in parts))
-    if not top.integral or (value.name == "trunc" and ((low := least(top)) is None or low < 0)):
+    if not top.integral or (value.op == "trunc" and ((low := least(top)) is None or low < 0)):
         return value
     return apply("//", top, num(bottom))
 

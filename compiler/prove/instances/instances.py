@@ -16,7 +16,7 @@ from typing import Any
 from dslc.analysis.conditions import unknowns
 from dslc.analysis.reads import computed
 from dslc.ir.graph import Value, Values
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, scalars
+from dslc.ir.scalar import Num, Scalar, Sym, num, rebuild, scalars
 from dslc.ir.sizes import with_sizes
 from dslc.prove.verdict import Verdict
 from dslc.records import record
@@ -135,7 +135,7 @@ def with_numbers(sub: SubstitutionDef, instance_set: InstanceSet, prove: Callabl
     dividing = {
         one.name
         for part in computed(value for each in instances for value in (*each.left, *each.right))
-        if isinstance(part, Apply) and part.name in {"//", "%"} and part.args[0].free
+        if part.op in {"//", "%"} and part.args[0].free
         for one in unknowns(part.args[1])
     }
     place = {
