@@ -178,13 +178,13 @@ def _outer(sub: SubstitutionDef, instance_set: InstanceSet) -> tuple[str, ...]:
     """The names of unknown sizes that come first in a merged dimension of the rule's types."""
     known = {size.name for instance in instance_set.instances for size in instance.sizes}
     names = [
-        slot.id
+        slot.bare
         for param in sub.syntax.params
         if param.type
         for dim in param.type.dims or ()
         if isinstance(dim, t.TupleExpr)
         for slot in dim.slots[:-1]
-        if isinstance(slot, t.Name) and slot.id in known
+        if slot.bare in known
     ]
     return tuple(dict.fromkeys(names))
 
