@@ -9,6 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcInvalidParams
 
 from dslc.checking.suppression import comment_for
 from dslc.errors import Diagnostic, DslcError, SourceText
@@ -22,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.A)
 SHARED = frozenset({"operator", "function", "rule", "attribute", "output"})
 
 
-class NotRenamed(Exception):
+class NotRenamed(JsonRpcInvalidParams):
     """The reason why a name stays as it is."""
 
 

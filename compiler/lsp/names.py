@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from dslc.errors import SourceText
-from dslc.lsp.declarations import Declared, declared_in
+from dslc.lsp.declarations import Declared, declared_in, dotted
 from dslc.lsp.session import DocumentView, EditorSession
 from dslc.records import record
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
@@ -100,6 +100,8 @@ class _Walk:
     tokens: Sequence[Token]
     #: open brackets: the word before each, and what it calls
     stack: list[tuple[str, OperatorDef | None]] = field(default_factory=list)
+    #: what the last bracket called that was closed
+    closed: OperatorDef | None = None
 
     def run(self) -> Iterator[Occurrence]:
         items = iter([*self.text.items, None])
@@ -116,7 +118,7 @@ class _Walk:
             if token.kind == "open":
                 self.stack.append(self._opened(index))
             elif token.kind == "close" and self.stack:
-                self.stack.pop()
+                self.closed = self.stack.pop()[1]
             elif token.kind == "word":
                 if token.line_start and token.text in KEYWORDS | ITEM_WORDS:
                     statement = token.text
@@ -129,18 +131,10 @@ class _Walk:
     def _at(self, index: int) -> Token:
         return self.tokens[index] if 0 <= index < len(self.tokens) else Token("end", "", 0, False)
 
-    def _dotted(self, index: int) -> tuple[int, list[str]]:
-        """The begin of the dotted name that a word is part of, and its parts up to that word."""
-        parts, at = [self.tokens[index].text], index
-        while self._at(at - 1).text == "." and self._at(at - 2).kind == "word" and self._at(at - 2).text != "import":
-            at -= 2
-            parts.insert(0, self.tokens[at].text)
-        return at, parts
-
     def _opened(self, index: int) -> tuple[str, OperatorDef | None]:
         if self.tokens[index].text != "(" or self._at(index - 1).kind != "word":
             return self.tokens[index].text, None
-        _, parts = self._dotted(index - 1)
+        _, parts = dotted(self.tokens, index - 1)
         found = self.text.module.lookup(".".join(parts)) if self.text.module else None
         return self.tokens[index].text, found if isinstance(found, OperatorDef) else None
 
@@ -165,12 +159,12 @@ class _Walk:
 
     def _meant(self, index: int, token: Token, inside: Declared, item: int, statement: str) -> _Meaning:
         path, name = self.text.source.path, token.text
-        start, parts = self._dotted(index)
+        start, parts = dotted(self.tokens, index)
         before, after = self._at(start - 1), self._at(index + 1)
         if before.text == "onnx":
             return Symbol("onnx", ".".join(parts)), "onnx"
         if before.text == "." and self._at(start - 2).text == ")":
-            owner = self._called_before(start - 2)
+            owner = self.closed
             return (Symbol("output", name, owner.module.file.source.path, owner.short) if owner else None), "property"
         if len(parts) > 1:
             return self._of_dotted(parts, inside)
@@ -212,15 +206,6 @@ class _Walk:
         nested = len(self.stack) > 1 or inside.kind == "onnx"
         return self.stack[-1][0] == "{" and nested and statement in {"onnx", "call", "template"}
 
-    def _called_before(self, close: int) -> OperatorDef | None:
-        """The operator whose call ends with a parenthesis."""
-        depth = 0
-        for at in range(close, -1, -1):
-            depth += (self.tokens[at].kind == "close") - (self.tokens[at].kind == "open")
-            if depth == 0:
-                return self._opened(at)[1]
-        return None
-
     def _of_dotted(self, parts: list[str], inside: Declared) -> _Meaning:
         """The last word of a dotted name: `a.stride` of a call's attributes, or a library's definition."""
         module = self.text.module
@@ -235,26 +220,26 @@ class _Walk:
 
     def _named(self, name: str, index: int) -> Symbol | None:
         """The symbol that a test, a trait or a rule set speaks of."""
-        _, parts = self._dotted(index)
-        dotted = ".".join(parts)
+        _, parts = dotted(self.tokens, index)
+        whole = ".".join(parts)
         module, rules = self.text.module, self.text.rules
         for _, _, item in self.text.items:
             if getattr(item, "name", None) == name and not isinstance(item, t.Test | t.PropertyIs) and len(parts) == 1:
                 return Symbol(declared_in(item).kind, name, self.text.source.path)  # type: ignore[arg-type]
         if not module or not rules:
             return None
-        if found := definition(module.lookup(dotted), name):
+        if found := definition(module.lookup(whole), name):
             return found
-        syntax = rule_of(rules, module, dotted)
+        syntax = rule_of(rules, module, whole)
         if syntax:
             return Symbol("rule", name, syntax.span.source.path)
-        operator = rules.operators.get(dotted) or rules.operators.get(f"{module.library}.{dotted}")
+        operator = rules.operators.get(whole) or rules.operators.get(f"{module.library}.{whole}")
         return definition(operator, name)
 
     def _outside(self, index: int, token: Token, statement: str) -> _Meaning:
         """A word of the header, or of an item that cannot be read."""
         module, name = self.text.module, token.text
-        start, parts = self._dotted(index)
+        start, parts = dotted(self.tokens, index)
         if statement == "import" and name not in {"import", "as"}:
             relative = self._at(start - 1).text == "."
             before = self._at(start - 1 - relative).text
@@ -267,7 +252,7 @@ class _Walk:
         if statement in {"dslc", "library"}:
             return None, "module"
         if statement in {"import", "export"}:
-            return self._of_header(name), "operator"
+            return self._named(name, index), "operator"
         found = definition(module.lookup(".".join(parts)), name) if module else None
         return found, "operator" if found else "variable"
 
@@ -279,13 +264,6 @@ class _Walk:
                     if one.name.rsplit(".", 1)[-1] == name or one.library == item.module:
                         return Symbol("module", name, one.file.source.path)
         return None
-
-    def _of_header(self, name: str) -> Symbol | None:
-        module = self.text.module
-        for _, _, item in self.text.items:
-            if getattr(item, "name", None) == name and not isinstance(item, t.Test | t.PropertyIs):
-                return Symbol(declared_in(item).kind, name, self.text.source.path)  # type: ignore[arg-type]
-        return definition(module.lookup(name), name) if module else None
 
 
 def occurrences(text: Text) -> tuple[Occurrence, ...]:

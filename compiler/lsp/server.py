@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from lsprotocol import types as lsp
-from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
 from dslc.checking.files import FileFindings
 from dslc.errors import Diagnostic, DslcError, SourceText
 from dslc.lsp.commands import run
+from dslc.lsp.completion import complete
+from dslc.lsp.cursor import Cursor
 from dslc.lsp.edits import NotRenamed, actions, declared, formatted, renamed, uses
-from dslc.lsp.hover import complete, hover, rule_named, status_text
+from dslc.lsp.hints import hints
+from dslc.lsp.hover import hover, rule_named, status_text
 from dslc.lsp.names import Occurrence, word_at, words
 from dslc.lsp.outline import TOKEN_MODIFIERS, TOKEN_TYPES, lenses, symbols, tokens
 from dslc.lsp.session import DocumentView, EditorSession, path_of
+from dslc.lsp.signatures import signature_help
 from dslc.version import __version__
 
 PAUSE = 0.03  #: seconds without a key before what takes long is looked at; the first look begins at once
@@ -29,6 +32,10 @@ _LOG = logging.getLogger("dslc.lsp")
 _SEVERITY = {
     "error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning, "note": lsp.DiagnosticSeverity.Information,
 }  # fmt: skip
+# a request that is refused is answered with the reason: it is no failure of the server
+logging.getLogger("pygls.protocol.json_rpc").addFilter(
+    lambda one: not (one.exc_info and isinstance(one.exc_info[1], NotRenamed))
+)
 _Answer = TypeVar("_Answer", bound=Callable[..., Any])
 
 
@@ -131,8 +138,8 @@ def server() -> Server:
             def _answered(ls: LanguageServer, params: Any = None) -> Any:
                 try:
                     return answer(params)
-                except (DslcError, OSError, RecursionError):
-                    _LOG.exception("no answer to %s", method)
+                except (DslcError, OSError, RecursionError) as failure:
+                    _LOG.error("no answer to %s: %s", method, failure)
                     return None
 
             return answer
@@ -271,6 +278,14 @@ def _questions(made: Server, answers: Answers) -> None:
     def completed(view: DocumentView, params: lsp.CompletionParams) -> lsp.CompletionList:
         return lsp.CompletionList(False, complete(session, view, view.places.offset(params.position)))
 
+    @about(lsp.TEXT_DOCUMENT_SIGNATURE_HELP, lsp.SignatureHelpOptions(["(", ","], ["="]))
+    def called(view: DocumentView, params: lsp.SignatureHelpParams) -> lsp.SignatureHelp | None:
+        return signature_help(Cursor(view, view.places.offset(params.position)))
+
+    @about(lsp.TEXT_DOCUMENT_INLAY_HINT)
+    def unwritten(view: DocumentView, params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+        return list(hints(view, *map(view.places.offset, (params.range.start, params.range.end))))
+
     @about(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def outlined(view: DocumentView, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
         return symbols(view)
@@ -302,10 +317,7 @@ def _edits(made: Server, answers: Answers) -> None:
 
     @about_word(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
     def rename(view: DocumentView, word: Occurrence, params: lsp.RenameParams) -> lsp.WorkspaceEdit:
-        try:
-            return renamed(session, view, word, params.new_name)
-        except NotRenamed as why:
-            raise JsonRpcInvalidParams(str(why)) from None
+        return renamed(session, view, word, params.new_name)
 
     @about(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
     def mended(view: DocumentView, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
