@@ -14,7 +14,7 @@ from dslc.lsp.cursor import Cursor
 from dslc.lsp.declarations import declared_in
 from dslc.lsp.names import BUILTIN
 from dslc.lsp.session import DocumentView, EditorSession
-from dslc.lsp.signatures import signature
+from dslc.lsp.signatures import doc_of, signature
 from dslc.semantics.checks.names import imports
 from dslc.semantics.definitions import FunctionDef, OperatorDef
 from dslc.semantics.installed import find_library, libraries
@@ -106,7 +106,7 @@ class _Completions(Cursor):
         if rest[-1:] not in ([], ["."]):
             return None
         rests = (name[len(before) :] for name in sorted(libraries()) if name.startswith(before))
-        files = (path.stem for path in self._files(before.rstrip(".") or before))
+        files = (path.stem for path in self._files(before))
         return _named((*rests, *files), _K.Module)
 
     def _files(self, module: str) -> list[Path]:
@@ -159,9 +159,8 @@ class _Completions(Cursor):
     def _locals(self) -> Iterator[lsp.CompletionItem]:
         """Tensors, attributes, sizes and iterators of the item at hand; all of its words up to here where it cannot be read yet."""
         if self.item is None:
-            begins = [k for k, token in enumerate(self.tokens) if token.line_start and token.text in ITEM_WORDS]
-            words = (token.text for token in self.tokens[begins[-1] if begins else 0 :] if token.kind == "word")
-            yield from _named((word for word in words if word not in ITEM_WORDS), _K.Variable, "1")
+            words = {token.text for token in self.tokens if token.kind == "word" and token.start >= self.begin}
+            yield from _named(sorted(words - ITEM_WORDS), _K.Variable, "1")
             return
         known = declared_in(self.item)
         yield from _named(sorted(known.attributes), _K.Property, "1")
@@ -176,8 +175,8 @@ class _Completions(Cursor):
         module = self.view.module
         for name, one in (module.names if module else {}).items():
             if isinstance(one, OperatorDef | FunctionDef):
-                doc = " ".join((getattr(one.syntax, "doc", None) or "").split())
-                yield from _named([name], _K.Function, "2", detail=signature(one.syntax)[0], documentation=doc)
+                more = {"detail": signature(one.syntax)[0], "documentation": doc_of(one.syntax)}
+                yield from _named([name], _K.Function, "2", **more)
 
     def _importable(self) -> Iterator[lsp.CompletionItem]:
         """The standard library's operators that the file does not import yet, each with the import that it needs."""

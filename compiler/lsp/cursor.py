@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
+import string
 
 from dslc.lsp.declarations import dotted
-from dslc.lsp.names import item_at
+from dslc.lsp.names import item_at, scanned
 from dslc.lsp.session import DocumentView
-from dslc.syntax.scan import ITEM_WORDS, Token, scan
+from dslc.syntax.scan import ITEM_WORDS, Token
 from dslc.syntax.vocabulary import KEYWORDS
 
-_WORD = re.compile(r"[A-Za-z_]\w*$")
+_LETTERS = f"{string.ascii_letters}{string.digits}_"
 #: keywords that begin a statement: none of them stands in a call
 _BEGINS = KEYWORDS - set("if else and or not forall in inf".split())
 #: words before a name that is defined there
@@ -22,15 +22,13 @@ class Cursor:
 
     def __init__(self, view: DocumentView, offset: int) -> None:
         self.view, self.offset = view, offset
-        text = view.source.text
-        typed = _WORD.search(text[max(0, offset - 200) : offset])
-        self.begin = offset - (len(typed[0]) if typed else 0)
-        self.seen = scan(view.source)
-        self.tokens = [token for token in self.seen.tokens if token.end <= self.begin]
+        typed = len(view.source.text[:offset].rstrip(_LETTERS))
+        self.seen = scanned(view.source)
+        self.tokens = [token for token in self.seen.tokens if token.end <= typed]
+        self.begin = max((one.start for one in self.seen.chunks if one.start < offset), default=0)
         found = item_at(view, offset)
         self.item = found[2] if found is not None else None
         self.word = self._item_word()
-        self.text = next((text[one.start : one.end] for one in self.seen.chunks if one.start < offset <= one.end), "")
 
     def _item_word(self) -> str:
         """The keyword of the item at hand, from the text where the item cannot be read."""

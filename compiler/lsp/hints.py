@@ -50,21 +50,21 @@ def _types(view: DocumentView, item: t.Operator | t.Substitution, names: dict[st
     assert view.rules and view.module
     calls = [(call, view.module.called(call)) for call in nodes(t.Call, item)]
     # of what has the same text, and calls the same, all is the same
-    key = item, *(called for _, called in calls)
+    key = item, *names, *(called for _, called in calls)
     if names and key not in _known:
         if len(_known) >= KEPT:
             _known.clear()
         numbers = {arg.bare: 1 for call, op in calls if isinstance(op, OperatorDef) for arg in call.args if arg.bare}
-        texts: dict[str, set[str]] = {}
+        texts: dict[str, set[str]] = {name: set() for name in names if all(name != param.name for param in item.params)}
         for env in _cases(view.rules, view.module, item):
             # a pattern finds numbers, too
             env.values = numbers | env.values
-            for name in names.keys() - {param.name for param in item.params}:
+            for name, seen in texts.items():
                 with suppress(*FAILS):
                     value = env.get(name)
                     if isinstance(value, Value):
-                        texts.setdefault(name, set()).add(_text(item, value, env))
-        _known[key] = {name: text for name, (text, *others) in texts.items() if text and not others}
+                        seen.add(_text(item, value, env))
+        _known[key] = {name: "".join(seen) for name, seen in texts.items() if len(seen) == 1 and all(seen)}
     return _known.get(key, {})
 
 

@@ -13,7 +13,7 @@ from dslc.inspection.samples import sample
 from dslc.lsp.declarations import declared_in
 from dslc.lsp.names import Occurrence, Symbol, item_at
 from dslc.lsp.session import DocumentView
-from dslc.lsp.signatures import vocabulary
+from dslc.lsp.signatures import doc_of, vocabulary
 from dslc.semantics.assume import Infeasible
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import Mismatch, Unbound
@@ -74,8 +74,7 @@ def of_operator(rules: Rules, op: OperatorDef) -> str:
     """Signature, documentation, equations, and at some small shapes types and costs."""
     statements = [s for s in op.syntax.statements if not isinstance(s, t.OnnxMap | t.Example | t.Tags | t.Verify)]
     parts = [_code("\n".join([f"operator {op.signature}", *(f"  {s.span.text}" for s in statements)]))]
-    if op.syntax.doc:
-        parts.append(" ".join(op.syntax.doc.split()))
+    parts.append(doc_of(op.syntax))
     facts = facts_of(rules, op)
     if "arguments" in facts:
         given = ", ".join(f"{name}: {type}" for name, type in facts["arguments"].items())
@@ -88,7 +87,7 @@ def of_operator(rules: Rules, op: OperatorDef) -> str:
     nodes = list(dict.fromkeys(s.op for s in op.syntax.statements if isinstance(s, t.OnnxMap)))
     if nodes:
         parts.append(f"ONNX: {', '.join(f'`{node}`' for node in nodes)}.")
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
 
 
 def facts_of(rules: Rules, op: OperatorDef) -> dict[str, Any]:
@@ -130,10 +129,8 @@ def status_text(rules: Rules, rule: RuleDef) -> str:
 def _definition(rules: Rules, symbol: Symbol) -> str | None:
     rule = rule_named(rules, symbol.path, symbol.name)
     if rule:
-        doc = " ".join((getattr(rule.syntax, "doc", None) or "").split())
-        return "\n\n".join(
-            part for part in (_code(show(rule.syntax)), doc, f"Status: {status_text(rules, rule)}.") if part
-        )
+        parts = (_code(show(rule.syntax)), doc_of(rule.syntax), f"Status: {status_text(rules, rule)}.")
+        return "\n\n".join(filter(None, parts))
     for module in rules.modules:
         if module.file.source.path == symbol.path:
             for item in module.file.items:

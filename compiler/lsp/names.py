@@ -34,6 +34,8 @@ from dslc.syntax.vocabulary import (
 
 Kind: TypeAlias = Literal["operator", "function", "rule", "attribute", "output", "local", "onnx", "module"]
 
+#: a text is looked at by several requests between two keys
+scanned = lru_cache(8)(scan)
 #: makers of tensors in tests
 GENERATORS = frozenset("randn rand randint zeros ones iota".split())
 BUILTIN = FUNCTIONS_1 | FUNCTIONS_N | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | {CONVERT}
@@ -268,7 +270,7 @@ class _Walk:
 
 def occurrences(text: Text) -> tuple[Occurrence, ...]:
     """Every word of a text with what it stands for, in order; never raises for any text."""
-    found = list(_Walk(text, scan(text.source).tokens).run())
+    found = list(_Walk(text, scanned(text.source).tokens).run())
     seen: set[Symbol] = set()
     out = []
     for one in found:
@@ -283,11 +285,6 @@ def occurrences(text: Text) -> tuple[Occurrence, ...]:
 # ---- words of documents --------------------------------------------------------------------------------------------
 
 
-def text_of(session: EditorSession, view: DocumentView) -> Text:
-    """A document to look through."""
-    return Text(view.source, _items(session, view.pieces.file), view.module, view.rules)
-
-
 def _items(session: EditorSession, file: t.File) -> tuple[tuple[int, int, t.Item], ...]:
     spans = [(session.files.span(item.span), item) for item in file.items]
     return tuple(sorted(((span.start, span.end, item) for span, item in spans), key=lambda one: one[0]))
@@ -299,9 +296,10 @@ def of_module(session: EditorSession, module: Module, rules: Rules) -> tuple[Occ
     return occurrences(Text(module.file.source, _items(session, module.file), module, rules))
 
 
+@lru_cache(8)
 def words(session: EditorSession, view: DocumentView) -> tuple[Occurrence, ...]:
     """The words of a document."""
-    return occurrences(text_of(session, view))
+    return occurrences(Text(view.source, _items(session, view.pieces.file), view.module, view.rules))
 
 
 def word_at(found: tuple[Occurrence, ...], offset: int) -> Occurrence | None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
-from dslc.checking.files import FileFindings
 from dslc.errors import Diagnostic, DslcError, SourceText
 from dslc.lsp.commands import run
 from dslc.lsp.completion import complete
 from dslc.lsp.cursor import Cursor
-from dslc.lsp.edits import NotRenamed, actions, declared, formatted, renamed, uses
+from dslc.lsp.edits import actions, declared, formatted, renamed, uses
 from dslc.lsp.hints import hints
 from dslc.lsp.hover import hover, rule_named, status_text
 from dslc.lsp.names import Occurrence, word_at, words
@@ -34,7 +34,7 @@ _SEVERITY = {
 }  # fmt: skip
 # a request that is refused is answered with the reason: it is no failure of the server
 logging.getLogger("pygls.protocol.json_rpc").addFilter(
-    lambda one: not (one.exc_info and isinstance(one.exc_info[1], NotRenamed))
+    lambda one: not (one.exc_info and isinstance(one.exc_info[1], JsonRpcInvalidParams))
 )
 _Answer = TypeVar("_Answer", bound=Callable[..., Any])
 
@@ -51,8 +51,6 @@ class Server(LanguageServer):
     def __init__(self) -> None:
         super().__init__("dslc", __version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Incremental)
         self.session = EditorSession()
-        #: what the last look at each document found
-        self.found: dict[Path, FileFindings] = {}
         self._running: dict[Path, asyncio.Task[None]] = {}
         self._told: dict[Path, set[str]] = {}
 
@@ -75,10 +73,9 @@ class Server(LanguageServer):
             await asyncio.sleep(PAUSE * 4)
         shown: tuple[Diagnostic, ...] | None = None
         try:
-            for look in self.session.looks(path):
+            for look in self.session.files.looks(path):
                 if look.findings is not shown:
                     shown = look.findings
-                    self.found[path] = look
                     self.publish(path, look.findings)
                 await asyncio.sleep(0 if shown is not None else PAUSE)
         except asyncio.CancelledError:
@@ -106,7 +103,6 @@ class Server(LanguageServer):
         running = self._running.pop(path, None)
         if running is not None:
             running.cancel()
-        self.found.pop(path, None)
         for uri in self._told.pop(path, set()):
             self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
 
@@ -153,31 +149,19 @@ def server() -> Server:
     return made
 
 
-def _about(made: Server, answers: Answers) -> Answers:
-    """Registers answers about a document: `answer(view, params)`; null where none of that name is open."""
+def _about(made: Server, answers: Answers, of_word: bool = False) -> Answers:
+    """Registers answers about a document, `answer(view, params)`, or about a word in it with a meaning: `answer(view, word, params)`.
+
+    Null where there is none.
+    """
 
     def about(method: str, options: Any = None) -> Callable[[_Answer], _Answer]:
         def registered(answer: _Answer) -> _Answer:
             @answers(method, options)
             def found(params: Any) -> Any:
                 view = made.session.view(params.text_document.uri)
-                return answer(view, params) if view else None
-
-            return answer
-
-        return registered
-
-    return about
-
-
-def _about_word(made: Server, answers: Answers) -> Answers:
-    """Registers answers about a word with a meaning: `answer(view, word, params)`; null where there is none."""
-    about = _about(made, answers)
-
-    def about_word(method: str, options: Any = None) -> Callable[[_Answer], _Answer]:
-        def registered(answer: _Answer) -> _Answer:
-            @about(method, options)
-            def found(view: DocumentView, params: Any) -> Any:
+                if not view or not of_word:
+                    return answer(view, params) if view else None
                 word = word_at(words(made.session, view), view.places.offset(params.position))
                 return answer(view, word, params) if word else None
 
@@ -185,7 +169,7 @@ def _about_word(made: Server, answers: Answers) -> Answers:
 
         return registered
 
-    return about_word
+    return about
 
 
 def _documents(made: Server, answers: Answers) -> None:
@@ -236,7 +220,7 @@ def _documents(made: Server, answers: Answers) -> None:
 
 def _questions(made: Server, answers: Answers) -> None:
     """Answers about what stands in a document, and what may be typed."""
-    session, about, about_word = made.session, _about(made, answers), _about_word(made, answers)
+    session, about, about_word = made.session, _about(made, answers), _about(made, answers, of_word=True)
 
     def location(source: SourceText, one: Occurrence) -> lsp.Location:
         return lsp.Location(session.uri(source.path), session.places(source).range(one.start, one.end))
@@ -301,7 +285,7 @@ def _questions(made: Server, answers: Answers) -> None:
 
 def _edits(made: Server, answers: Answers) -> None:
     """Edits that the server makes when it is asked to."""
-    session, about, about_word = made.session, _about(made, answers), _about_word(made, answers)
+    session, about, about_word = made.session, _about(made, answers), _about(made, answers, of_word=True)
 
     @about(lsp.TEXT_DOCUMENT_FORMATTING)
     def laid_out(view: DocumentView, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
@@ -330,29 +314,25 @@ def _edits(made: Server, answers: Answers) -> None:
 def _commands(made: Server) -> None:
     """Commands of lenses."""
 
-    async def ran(command: str, uri: str, name: str) -> dict[str, Any]:
-        path = path_of(uri)
-        document = made.session.documents.get(path)
-        saved = path.read_bytes().decode("utf-8", "replace") if path.is_file() else None
-        unsaved = document is not None and saved != document.text.raw
-        result = await run(command, path, name)
-        kind = lsp.MessageType.Info if result.ok else lsp.MessageType.Warning
-        note = " (of the file as it is saved)" if unsaved else ""
-        made.session.reload()
-        asked = made.client_capabilities.workspace
-        if asked is not None and asked.code_lens is not None and asked.code_lens.refresh_support:
-            made.workspace_code_lens_refresh(None)
-        made.window_log_message(lsp.LogMessageParams(kind, result.text))
-        made.window_show_message(lsp.ShowMessageParams(kind, f"{name}: {result.last}{note}"))
-        return {"ok": result.ok, "text": result.text}
+    def runs(command: str) -> None:
+        @made.command(f"dslc.{command}")
+        async def ran(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
+            path = path_of(uri)
+            document = made.session.documents.get(path)
+            saved = path.read_bytes().decode("utf-8", "replace") if path.is_file() else None
+            result = await run(command, path, name)
+            kind = lsp.MessageType.Info if result.ok else lsp.MessageType.Warning
+            note = "" if document is None or saved == document.text.raw else " (of the file as it is saved)"
+            made.session.reload()
+            asked = made.client_capabilities.workspace
+            if asked is not None and asked.code_lens is not None and asked.code_lens.refresh_support:
+                made.workspace_code_lens_refresh(None)
+            made.window_log_message(lsp.LogMessageParams(kind, result.text))
+            made.window_show_message(lsp.ShowMessageParams(kind, f"{name}: {result.last}{note}"))
+            return {"ok": result.ok, "text": result.text}
 
-    @made.command("dslc.test")
-    async def test(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
-        return await ran("test", uri, name)
-
-    @made.command("dslc.verify")
-    async def verify(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
-        return await ran("verify", uri, name)
+    runs("test")
+    runs("verify")
 
     @made.command("dslc.status")
     def status(ls: LanguageServer, uri: str, name: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 
 from lsprotocol import types as lsp
@@ -23,6 +23,11 @@ def vocabulary() -> Mapping[str, tuple[str, str]]:
     return {word: (form, meaning) for form, word, meaning in rows}
 
 
+def doc_of(item: t.Item) -> str:
+    """The documentation of an item in one line."""
+    return " ".join((getattr(item, "doc", None) or "").split())
+
+
 def signature(item: t.Operator | t.Function) -> tuple[str, list[str]]:
     """The text of a call with all that may be given, and its parts."""
     if isinstance(item, t.Function):
@@ -35,25 +40,26 @@ def signature(item: t.Operator | t.Function) -> tuple[str, list[str]]:
 def signature_help(place: Cursor) -> lsp.SignatureHelp | None:
     """The signatures of what is called at a place, and the parameter that is typed there."""
     call = None if place.in_text else place.call()
-    found = list(_signatures(place, *call)) if call else []
-    return lsp.SignatureHelp(found, 0, found[0].active_parameter) if found else None
+    if not call:
+        return None
+    name, arguments = call
+    view, found = place.view, []
 
-
-def _signatures(place: Cursor, name: str, arguments: list[list[str]]) -> Iterator[lsp.SignatureInformation]:
-    rules, module = place.view.rules, place.view.module
-    found = module.lookup(name) if module else None
-    local = re.search(rf"\b(?:let|term\b.*?)\s({re.escape(name)}\([^()]*\))", place.text)
-    forms: list[tuple[str, list[str], str | None, int, bool]] = []
-    if rules and isinstance(found, OperatorDef | FunctionDef) and not local:
-        doc, many = getattr(found.syntax, "doc", ""), isinstance(found, OperatorDef) and takes_many(rules, found)
-        forms.append((*signature(found.syntax), doc, len(found.syntax.params), many))
-    for form, meaning in [(local[1], "")] if local else filter(None, [vocabulary().get(f"{name}(")]):
-        parts = form.partition("(")[2][:-1].split(", ")
-        forms.append((form, parts, meaning, len(parts), parts[-1] == "..."))
-    for label, parts, said, inputs, many in forms:
-        doc = lsp.MarkupContent(lsp.MarkupKind.Markdown, " ".join((said or "").split()))
+    def show(label: str, parts: list[str], doc: str, inputs: int, many: bool) -> None:
         own = [lsp.ParameterInformation(part) for part in parts]
-        yield lsp.SignatureInformation(label, doc, own, _active(parts, inputs, many, arguments))
+        found.append(lsp.SignatureInformation(label, doc, own, _active(parts, inputs, many, arguments)))
+
+    own = re.search(
+        rf"\b(?:let|term\b.*?)\s({re.escape(name)}\([^()]*\))", view.source.text[place.begin : place.offset]
+    )
+    meant = view.module.lookup(name) if view.module and view.rules and not own else None
+    if isinstance(meant, OperatorDef | FunctionDef) and view.rules:
+        many = isinstance(meant, OperatorDef) and takes_many(view.rules, meant)
+        show(*signature(meant.syntax), doc_of(meant.syntax), len(meant.syntax.params), many)
+    for form, meaning in [(own[1], "")] if own else filter(None, [vocabulary().get(f"{name}(")]):
+        parts = form.partition("(")[2][:-1].split(", ")
+        show(form, parts, meaning, len(parts), parts[-1] == "...")
+    return lsp.SignatureHelp(found, 0, found[0].active_parameter) if found else None
 
 
 def _active(parts: Sequence[str], inputs: int, many: bool, arguments: list[list[str]]) -> int:
