@@ -25,19 +25,14 @@ class Cursor:
         typed = len(view.source.text[:offset].rstrip(_LETTERS))
         self.seen = scanned(view.source)
         self.tokens = [token for token in self.seen.tokens if token.end <= typed]
-        self.begin = max((one.start for one in self.seen.chunks if one.start < offset), default=0)
+        chunk = [one for one in self.seen.chunks if one.start < max(offset, 1)][-1]
+        #: where the item at hand begins, and its keyword: from the text, for it may not be readable
+        self.begin, self.word = chunk.start, ""
+        brackets = [token.kind for token in self.tokens if token.start >= chunk.start]
+        if chunk.word in ITEM_WORDS and brackets.count("open") > brackets.count("close"):
+            self.word = "substitution" if chunk.word == "partial" else chunk.word
         found = item_at(view, offset)
         self.item = found[2] if found is not None else None
-        self.word = self._item_word()
-
-    def _item_word(self) -> str:
-        """The keyword of the item at hand, from the text where the item cannot be read."""
-        depth = 0
-        for token in reversed(self.tokens):
-            depth += (token.kind == "close") - (token.kind == "open")
-            if token.line_start and token.text in ITEM_WORDS and depth < 0:
-                return "substitution" if token.text == "partial" else token.text
-        return ""
 
     @property
     def in_text(self) -> bool:

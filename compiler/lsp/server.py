@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias
 
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcInvalidParams
@@ -36,13 +36,10 @@ _SEVERITY = {
 logging.getLogger("pygls.protocol.json_rpc").addFilter(
     lambda one: not (one.exc_info and isinstance(one.exc_info[1], JsonRpcInvalidParams))
 )
-_Answer = TypeVar("_Answer", bound=Callable[..., Any])
 
 
-class Answers(Protocol):
-    """Registers the answer to a request or notification."""
-
-    def __call__(self, method: str, options: Any = None) -> Callable[[_Answer], _Answer]: ...
+#: registers the answer to a request or notification, with options
+Answers: TypeAlias = Callable[..., Callable[[Any], Any]]
 
 
 class Server(LanguageServer):
@@ -126,10 +123,10 @@ def server() -> Server:
     """A server that knows all that it can do."""
     made = Server()
 
-    def answers(method: str, options: Any = None) -> Callable[[_Answer], _Answer]:
+    def answers(method: str, options: Any = None) -> Callable[[Any], Any]:
         """Input that cannot be understood has no answer."""
 
-        def registered(answer: _Answer) -> _Answer:
+        def registered(answer: Any) -> Any:
             @made.feature(method, options)
             def _answered(ls: LanguageServer, params: Any = None) -> Any:
                 try:
@@ -155,8 +152,8 @@ def _about(made: Server, answers: Answers, of_word: bool = False) -> Answers:
     Null where there is none.
     """
 
-    def about(method: str, options: Any = None) -> Callable[[_Answer], _Answer]:
-        def registered(answer: _Answer) -> _Answer:
+    def about(method: str, options: Any = None) -> Callable[[Any], Any]:
+        def registered(answer: Any) -> Any:
             @answers(method, options)
             def found(params: Any) -> Any:
                 view = made.session.view(params.text_document.uri)
@@ -176,17 +173,17 @@ def _documents(made: Server, answers: Answers) -> None:
     """Notifications of documents, and their diagnostics."""
     session = made.session
 
+    @answers(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+    def folders_changed(_params: Any) -> None:
+        session.folders = [path_of(uri) for uri in made.workspace.folders]
+
     @answers(lsp.INITIALIZED)
-    def initialized(_params: Any) -> None:
+    def initialized(params: Any) -> None:
         encoding = made.server_capabilities.position_encoding
         session.encoding = str(getattr(encoding, "value", encoding) or "utf-16")
-        session.folders = [path_of(uri) for uri in made.workspace.folders]
+        folders_changed(params)
         if not session.folders and made.workspace.root_uri:
             session.folders = [path_of(made.workspace.root_uri)]
-
-    @answers(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
-    def folders_changed(_params: lsp.DidChangeWorkspaceFoldersParams) -> None:
-        session.folders = [path_of(uri) for uri in made.workspace.folders]
 
     @answers(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenTextDocumentParams) -> None:
@@ -258,38 +255,27 @@ def _questions(made: Server, answers: Answers) -> None:
         own = (one for one in words(session, view) if one.symbol == word.symbol is not None)
         return [lsp.DocumentHighlight(view.places.range(one.start, one.end)) for one in own]
 
-    @about(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "(", ","]))
-    def completed(view: DocumentView, params: lsp.CompletionParams) -> lsp.CompletionList:
-        return lsp.CompletionList(False, complete(session, view, view.places.offset(params.position)))
-
-    @about(lsp.TEXT_DOCUMENT_SIGNATURE_HELP, lsp.SignatureHelpOptions(["(", ","], ["="]))
-    def called(view: DocumentView, params: lsp.SignatureHelpParams) -> lsp.SignatureHelp | None:
-        return signature_help(Cursor(view, view.places.offset(params.position)))
-
-    @about(lsp.TEXT_DOCUMENT_INLAY_HINT)
-    def unwritten(view: DocumentView, params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
-        return list(hints(view, *map(view.places.offset, (params.range.start, params.range.end))))
-
-    @about(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    def outlined(view: DocumentView, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
-        return symbols(view)
-
-    @about(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, lsp.SemanticTokensLegend(list(TOKEN_TYPES), list(TOKEN_MODIFIERS)))
-    def coloured(view: DocumentView, params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
-        return lsp.SemanticTokens(tokens(words(session, view), view.places))
-
-    @about(lsp.TEXT_DOCUMENT_CODE_LENS)
-    def above(view: DocumentView, params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
-        return list(lenses(view))
+    # what one function answers
+    about(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "(", ","]))(
+        lambda view, asked: lsp.CompletionList(False, complete(session, view, view.places.offset(asked.position)))
+    )
+    about(lsp.TEXT_DOCUMENT_SIGNATURE_HELP, lsp.SignatureHelpOptions(["(", ","], ["="]))(
+        lambda view, asked: signature_help(Cursor(view, view.places.offset(asked.position)))
+    )
+    about(lsp.TEXT_DOCUMENT_INLAY_HINT)(
+        lambda view, asked: list(hints(view, *map(view.places.offset, (asked.range.start, asked.range.end))))
+    )
+    about(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)(lambda view, _: symbols(view))
+    about(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, lsp.SemanticTokensLegend(list(TOKEN_TYPES), list(TOKEN_MODIFIERS)))(
+        lambda view, _: lsp.SemanticTokens(tokens(words(session, view), view.places))
+    )
+    about(lsp.TEXT_DOCUMENT_CODE_LENS)(lambda view, _: list(lenses(view)))
+    about(lsp.TEXT_DOCUMENT_FORMATTING)(lambda view, _: formatted(view))
 
 
 def _edits(made: Server, answers: Answers) -> None:
     """Edits that the server makes when it is asked to."""
     session, about, about_word = made.session, _about(made, answers), _about(made, answers, of_word=True)
-
-    @about(lsp.TEXT_DOCUMENT_FORMATTING)
-    def laid_out(view: DocumentView, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
-        return formatted(view)
 
     @about_word(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
     def may_be_renamed(
@@ -299,9 +285,9 @@ def _edits(made: Server, answers: Answers) -> None:
             return None
         return lsp.PrepareRenamePlaceholder(view.places.range(word.start, word.end), word.symbol.name)
 
-    @about_word(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
-    def rename(view: DocumentView, word: Occurrence, params: lsp.RenameParams) -> lsp.WorkspaceEdit:
-        return renamed(session, view, word, params.new_name)
+    about_word(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))(
+        lambda view, word, asked: renamed(session, view, word, asked.new_name)
+    )
 
     @about(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
     def mended(view: DocumentView, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
