@@ -25,14 +25,14 @@ from dslc.syntax.scan import HEADER_WORDS, ITEM_WORDS
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, CONSTANTS, DTYPE_NAMES, TRAITS
 
 #: words that begin a statement, by the item that they stand in
-_STATEMENTS: dict[str, tuple[str, ...]] = {
-    "operator": ("attr", "where", "let", "onnx", "example", "tags", "verify"),
-    "substitution": ("where", "let", "const", "term", "search", "tags", "correct", "verify", "trusted"),
-    "property": ("where", "let", "term", "holds", "trusted"),
-    "derivation": ("index", "term", "map", "set", "tensor", "where", "expr", "search", "tags", "verify"),
-    "lowering": ("expr", "match", "where", "let", "cost", "call", "template", "onnx", "tags", "verify"),
-    "test": ("given", "expect", "fires", "silent", "derives", "where"),
-    "ruleset": ("include", "exclude", "always"),
+_STATEMENTS: dict[str, str] = {
+    "operator": "attr where let onnx example tags verify",
+    "substitution": "where let const term search tags correct verify trusted",
+    "property": "where let term holds trusted",
+    "derivation": "index term map set tensor where expr search tags verify",
+    "lowering": "expr match where let cost call template onnx tags verify",
+    "test": "given expect fires silent derives where",
+    "ruleset": "include exclude always",
 }
 _K = lsp.CompletionItemKind
 
@@ -77,7 +77,7 @@ class _Completions(Cursor):
         elif last.text == ":" and third in {"attr", "(", ",", "given", "->", "*"}:
             yield from _named(sorted(DTYPE_NAMES | ATTRIBUTE_TYPES), _K.TypeParameter)
         else:
-            begins = _STATEMENTS.get(self.word, ()) if self.word else sorted(ITEM_WORDS | HEADER_WORDS)
+            begins = _STATEMENTS.get(self.word, "").split() if self.word else sorted(ITEM_WORDS | HEADER_WORDS)
             yield from _named(begins, _K.Keyword)
             if self.word == "property" and last.text == "is":
                 yield from _named(sorted(TRAITS), _K.Keyword)
@@ -85,7 +85,7 @@ class _Completions(Cursor):
             yield from self._locals()
             yield from self._visible()
             yield from _named(sorted(BUILTIN), _K.Function, "3")
-            yield from _named(sorted(CONSTANTS | {"if", "else", "and", "or", "not", "forall", "in"}), _K.Keyword, "3")
+            yield from _named(sorted(CONSTANTS | {*"if else and or not forall in".split()}), _K.Keyword, "3")
             yield from self._importable()
 
     # ---- the header ----------------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ class _Completions(Cursor):
 
     def _attributes(self) -> Iterator[lsp.CompletionItem]:
         """The attributes of the operator whose call is open here, as `name=`."""
-        call = self.call() if self.view.module else None
-        found = self.view.module.lookup(call[0]) if call and self.view.module else None
+        call, module = self.call(), self.view.module
+        found = module.lookup(call[0]) if call and module else None
         if call and isinstance(found, OperatorDef) and not call[1][-1]:
             for item in _attributes_of(found):
                 if [item.label, "="] not in (one[:2] for one in call[1]):
@@ -175,8 +175,8 @@ class _Completions(Cursor):
         module = self.view.module
         for name, one in (module.names if module else {}).items():
             if isinstance(one, OperatorDef | FunctionDef):
-                more = {"detail": signature(one.syntax)[0], "documentation": doc_of(one.syntax)}
-                yield from _named([name], _K.Function, "2", **more)
+                label, _ = signature(one.syntax)
+                yield from _named([name], _K.Function, "2", detail=label, documentation=doc_of(one.syntax))
 
     def _importable(self) -> Iterator[lsp.CompletionItem]:
         """The standard library's operators that the file does not import yet, each with the import that it needs."""
@@ -188,12 +188,10 @@ class _Completions(Cursor):
                 fix = imports(module.file, name)
                 span = self.session.files.span(fix.span)
                 edit = lsp.TextEdit(self.session.places(span.source).of(span), fix.text)
-                more = {
-                    "detail": f"import std ({name})",
-                    "documentation": one.signature,
-                    "additional_text_edits": [edit],
-                }
-                yield from _named([name], _K.Function, "4", **more)
+                yield lsp.CompletionItem(
+                    name, kind=_K.Function, detail=f"import std ({name})", documentation=signature(one.syntax)[0],
+                    sort_text=f"4{name}", additional_text_edits=[edit],
+                )  # fmt: skip
 
 
 def _attributes_of(operator: OperatorDef) -> Iterator[lsp.CompletionItem]:

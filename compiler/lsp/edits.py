@@ -20,7 +20,7 @@ from dslc.syntax.printer import format_source
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.A)
 #: kinds of symbols that other files may name
-SHARED = frozenset({"operator", "function", "rule", "attribute", "output"})
+SHARED = frozenset("operator function rule attribute output".split())
 
 
 class NotRenamed(JsonRpcInvalidParams):

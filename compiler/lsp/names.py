@@ -144,13 +144,17 @@ class _Walk:
 
     def _word(self, index: int, token: Token, inside: Declared | None, item: int, statement: str) -> Occurrence:
         if not inside:
-            return Occurrence(token.start, token.end, *self._outside(index, token, statement))
-        if inside.name_at(self.tokens, index):
-            symbol, form = self._own_name(index, token.text, inside)
-            return Occurrence(token.start, token.end, symbol, form, inside.kind not in {"test", "is", "onnx"})
-        symbol, form = self._meant(index, token, inside, item, statement)
-        here = symbol is not None and symbol.kind in {"attribute", "output"} and symbol.owner == inside.name
-        return Occurrence(token.start, token.end, symbol, form, here and inside.declares(self.tokens, index))
+            (symbol, form), defines = self._outside(index, token, statement), False
+        elif inside.name_at(self.tokens, index):
+            (symbol, form), defines = (
+                self._own_name(index, token.text, inside),
+                inside.kind not in {"test", "is", "onnx"},
+            )
+        else:
+            symbol, form = self._meant(index, token, inside, item, statement)
+            own = symbol is not None and symbol.kind in {"attribute", "output"} and symbol.owner == inside.name
+            defines = own and inside.declares(self.tokens, index)
+        return Occurrence(token.start, token.end, symbol, form, defines)
 
     def _own_name(self, index: int, name: str, inside: Declared) -> _Meaning:
         """The name of an item, where its keyword introduces it."""

@@ -29,9 +29,6 @@ PAUSE = 0.03  #: seconds without a key before what takes long is looked at; the 
 
 
 _LOG = logging.getLogger("dslc.lsp")
-_SEVERITY = {
-    "error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning, "note": lsp.DiagnosticSeverity.Information,
-}  # fmt: skip
 # a request that is refused is answered with the reason: it is no failure of the server
 logging.getLogger("pygls.protocol.json_rpc").addFilter(
     lambda one: not (one.exc_info and isinstance(one.exc_info[1], JsonRpcInvalidParams))
@@ -113,10 +110,8 @@ class Server(LanguageServer):
             for label in one.secondary
         ]
         tags = [lsp.DiagnosticTag.Unnecessary] if one.code in {"W0005", "W0007", "W0016"} else None
-        return lsp.Diagnostic(
-            place, "\n".join(said), severity=_SEVERITY[one.severity], code=one.code, source="dslc", related_information=related,
-            tags=tags,
-        )  # fmt: skip
+        severity = lsp.DiagnosticSeverity[one.severity.replace("note", "information").title()]
+        return lsp.Diagnostic(place, "\n".join(said), severity, one.code, None, "dslc", tags, related)
 
 
 def server() -> Server:

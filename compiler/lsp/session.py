@@ -21,7 +21,7 @@ from dslc.syntax.pieces import Pieces
 FILES = 2000  #: rule files of the folders that an editor has open which are looked through for a name
 
 
-_SKIPPED = frozenset({"node_modules", "__pycache__", "build", "dist", "site-packages"})
+_SKIPPED = frozenset("node_modules __pycache__ build dist site-packages".split())
 
 
 def path_of(uri: str) -> Path:
