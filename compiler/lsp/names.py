@@ -104,6 +104,8 @@ class _Walk:
     stack: list[tuple[str, OperatorDef | None]] = field(default_factory=list)
     #: what the last bracket called that was closed
     closed: OperatorDef | None = None
+    #: the locals so far
+    seen: set[Symbol] = field(default_factory=set)
 
     def run(self) -> Iterator[Occurrence]:
         items = iter([*self.text.items, None])
@@ -154,6 +156,10 @@ class _Walk:
             symbol, form = self._meant(index, token, inside, item, statement)
             own = symbol is not None and symbol.kind in {"attribute", "output"} and symbol.owner == inside.name
             defines = own and inside.declares(self.tokens, index)
+        # a local comes from where it is first said
+        if symbol is not None and symbol.kind == "local" and symbol not in self.seen:
+            self.seen.add(symbol)
+            defines = True
         return Occurrence(token.start, token.end, symbol, form, defines)
 
     def _own_name(self, index: int, name: str, inside: Declared) -> _Meaning:
@@ -274,16 +280,7 @@ class _Walk:
 
 def occurrences(text: Text) -> tuple[Occurrence, ...]:
     """Every word of a text with what it stands for, in order; never raises for any text."""
-    found = list(_Walk(text, scanned(text.source).tokens).run())
-    seen: set[Symbol] = set()
-    out = []
-    for one in found:
-        # a local comes from where it is first said
-        if one.symbol and one.symbol.kind == "local" and one.symbol not in seen:
-            seen.add(one.symbol)
-            one = Occurrence(one.start, one.end, one.symbol, one.form, True)
-        out.append(one)
-    return tuple(out)
+    return tuple(_Walk(text, scanned(text.source).tokens).run())
 
 
 # ---- words of documents --------------------------------------------------------------------------------------------
