@@ -72,6 +72,17 @@ def same_set(a: AttrSet, b: AttrSet) -> bool:
     return a.values.keys() == b.values.keys() and all(equal(value, b.values[name]) for name, value in a.values.items())
 
 
+def misfit(name: str, actual: Any, pattern: AttrPattern, names: dict[str, Any]) -> str:
+    """Describe an attribute that is not what a pattern says."""
+    wanted = expected(pattern, names)
+    if isinstance(pattern, Entries) and isinstance(actual, tuple):
+        least = sum(not isinstance(element, Rest) for element in pattern.elements)
+        if len(actual) < least or (len(actual) > least == len(pattern.elements)):
+            more = "" if least == len(pattern.elements) else "at least "
+            return f"attribute `{name}` has {len(actual)} entries, {show(actual)}; {more}{least} are expected: {wanted}"
+    return f"attribute `{name}` is {show(actual)}, expected {wanted}"
+
+
 def expected(pattern: AttrPattern, names: dict[str, Any]) -> str:
     """Describe the values that a pattern takes, for an explanation."""
     if isinstance(pattern, Literal):
