@@ -22,10 +22,9 @@ from dslc.inspection.lookup import find_rule
 from dslc.interpret.check_rule import CaseOutcome
 from dslc.interpret.draws import elements
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, nodes_of
-from dslc.match import CompiledRule, GraphIndex, Match, compile_directions, find_matches, replacements
+from dslc.match import CompiledRule, GraphIndex, apply_match, compile_directions, find_matches, replacements
 from dslc.match import why_not as unmatched
 from dslc.match.enabling_rules import before
-from dslc.match.recipe import Refused
 from dslc.match.why_not import Explanation
 from dslc.mutate.correct import corrections, differing, wrong_at
 from dslc.mutate.partial import PartialRule, applied, compiled, sites
@@ -264,7 +263,7 @@ def why_not(
     steps: int = 2,
     trust_lock: bool = False,
 ) -> tuple[WhyNot, ...]:
-    """Explains why a rule does not apply to a model: the best partial match, and the first thing that failed.
+    """Explains why a rule does not apply to a model: the closest match, and the first thing that fails there.
 
     Args:
         rule: its name, qualified or short; `RULE^-1` is only the reverse of a two-way rule.
@@ -274,7 +273,7 @@ def why_not(
         trust_lock: believe what a `dslc.lock` says of unchanged rules, whoever wrote it.
 
     Returns:
-        One for each direction that is looked for: `.applies` counts places, `.explanation` has the best partial match and the reason,
+        One for each direction that is looked for: `.applies` counts places, `.explanation` has the closest match and the reason,
         `.after` the rules that could come before, `.obstacles` what keeps `optimize` from using it where it applies.
 
     Raises:
@@ -321,7 +320,7 @@ def _direction(
         used, _ = usable([direction], {direction.definition.name: _known(rules, direction)}, tuple(RELIABLE))
         found = unmatched(used[0] if used else direction, graph, names)
     calls = {site.span for site in direction.left.sites}
-    where = place_of(graph, names, direction.span, calls, found.nodes, (found.node, found.span))
+    where = place_of(graph, names, direction.span, calls, found.nodes, found.node, found.span)
     if found.applies:
         hindrances = (
             partial_obstacles(rules, direction, graph, opset)
@@ -349,32 +348,22 @@ def obstacles(
         out.append(f"Not used: its status is {known.status}{allowed}.")
     count = 0
     for match in find_matches(rule, GraphIndex(graph)):
-        try:
-            new = replacements(match)
-        except Refused:
+        after = apply_match(match, graph)
+        if not after:
             continue
+        new = replacements(match)
         inputs = [value for value in dict.fromkeys(match.variables.values()) if not value.constant]
-        stays = _read_elsewhere(match, graph)
-        out += [
-            f"{names[value.node]} stays: {names[user]} reads it too." for value, user in stays.items() if user in names
-        ]
+        rest = set(after.nodes()).difference(nodes_of(list(new.values())))
+        stays = [node for node in match.calls if node in rest]
+        out += [f"{names[node]} stays: it is read elsewhere, too." for node in stays if node in names]
+        new |= {value: value for node in stays for value in node.values}
         out += _unwritable(rules, list(new.values()), graph, opset) or _times(
-            rules, {**new, **{value: value for value in stays}}, inputs, opset, AGAIN if count else FIRST
+            rules, new, inputs, opset, AGAIN if count else FIRST
         )
         count += 1
         if count == PLACES:
             break
     return list(dict.fromkeys(out))
-
-
-def _read_elsewhere(match: Match, graph: Graph) -> dict[Value, Node]:
-    """Intermediate values of a match that another node needs, which stay."""
-    inside, ends = set[Node](), {value.node for value in match.variables.values()}
-    for node in reversed(graph.nodes()):
-        if node not in ends and (node in {value.node for value in match.replaced} or node in inside):
-            inside |= {node, *(arg.node for arg in node.args if arg.node not in ends)}
-    kept = {value for node in inside for value in node.values if node.args} - set(match.replaced)
-    return {value: node for node in graph.nodes() if node not in inside for value in node.args if value in kept}
 
 
 def partial_obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int) -> list[str]:

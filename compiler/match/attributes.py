@@ -74,13 +74,12 @@ def same_set(a: AttrSet, b: AttrSet) -> bool:
 
 def misfit(name: str, actual: Any, pattern: AttrPattern, names: dict[str, Any]) -> str:
     """Describe an attribute that is not what a pattern says."""
-    wanted = expected(pattern, names)
+    entries = ""
     if isinstance(pattern, Entries) and isinstance(actual, tuple):
-        least = sum(not isinstance(element, Rest) for element in pattern.elements)
-        if len(actual) < least or (len(actual) > least == len(pattern.elements)):
-            more = "" if least == len(pattern.elements) else "at least "
-            return f"attribute `{name}` has {len(actual)} entries, {show(actual)}; {more}{least} are expected: {wanted}"
-    return f"attribute `{name}` is {show(actual)}, expected {wanted}"
+        rests = any(isinstance(element, Rest) for element in pattern.elements)
+        if not rests and len(actual) != len(pattern.elements):
+            entries = f": {len(actual)} entries, {len(pattern.elements)} wanted"
+    return f"attribute `{name}` is {show(actual)}, expected {expected(pattern, names)}{entries}"
 
 
 def expected(pattern: AttrPattern, names: dict[str, Any]) -> str:

@@ -8,12 +8,15 @@ from functools import partial
 from dslc.errors import Span
 from dslc.ir.graph import Call, Node, Value, Values
 from dslc.match.describe import describe, show
+from dslc.match.guards import environment
 from dslc.match.index import GraphIndex
 from dslc.match.pattern import Number, Pattern, Result, Site, Variable
 from dslc.match.prefilter import number_at
 from dslc.match.rule import CompiledRule
 from dslc.match.state import MatchState, Missed
-from dslc.match.structure import Anchor, Structure, one_each
+from dslc.match.structure import Structure, one_each
+from dslc.semantics.env import Mismatch
+from dslc.semantics.types import solve
 
 STEPS = 60_000  #: calls that are tried for one rule
 
@@ -46,55 +49,59 @@ class Closest(Structure):
         side = self._rule.left
         sizes = {site.id: len({one for one, _ in side.below(site.id) if isinstance(one, int)}) for site in self._sites}
         for number in sorted(sizes, key=lambda number: (number not in side.tops, -sizes[number])):
-            inner = number not in side.tops
-            for node in self._calls(number):
-                # of a part the call that reads it is missed
-                if inner and self.rank >= (0, sizes[number], -1):
+            rest = [top for top in side.tops if top != number]
+            for node in self._places(self._sites[number]):
+                if number not in side.tops and self.rank >= (0, sizes[number]):
                     return
                 for state in self._at(number, node, MatchState()):
-                    rest = [top for top in side.tops if top != number]
-                    for found in self._with_reader(number, state) if inner else self._with_others(state, rest):
+                    for found in self._tops_from(rest, state) if number in side.tops else [self._above(number, state)]:
                         if self._rank(found) > self.rank:
                             self.rank, self.state = self._rank(found), found
 
-    def _with_others(self, state: MatchState, rest: Sequence[int]) -> Iterator[MatchState]:
-        """A part and, one after the other, those beside it."""
-        if not rest:
-            yield state
-            return
-        top = next((one for one in rest if self._anchors(one, state)), rest[0])
-        anchors = self._anchors(top, state)
-        nodes = self._candidates(top, anchors) if anchors else () if state.missed else self._calls(top)
-        found = self._best([one for node in nodes for one in self._at(top, node, state)])
-        if not any(_matched(one) > _matched(state) for one in found):
-            found = [_missing(state, top, None, lambda: self._alone(self._sites[top].label, anchors))]
-        for one in found:
-            yield from self._with_others(one, [other for other in rest if other != top])
+    def _places(self, site: Site) -> dict[Call, None]:
+        """The calls of a site's operator, and those that read what may be its argument; none that computes only weights."""
+        found = dict.fromkeys(self._calls(site.id))
+        for arg in site.args:
+            for node in self._calls(arg.site) if isinstance(arg, Result) else ():
+                found |= {user: None for value in self._index.results(node) for user in self._index.users(value)}
+        return {node: None for node in found if not node.constant}
 
-    def _with_reader(self, number: int, state: MatchState) -> Iterator[MatchState]:
-        """A part, and what fails where it is read."""
+    def _tops_from(self, open_tops: Sequence[int], state: MatchState) -> Iterator[MatchState]:
+        found = [
+            one for one in super()._tops_from(open_tops, state) if not open_tops or _matched(one) > _matched(state)
+        ]
+        # the calls that a part beside it should be
+        values = [value for top in open_tops for value, _ in self._anchors(top, state)]
+        yield from self._best(found) or [self._unread(self._sites[open_tops[0]], values, state)]
+
+    def _above(self, number: int, state: MatchState) -> MatchState:
+        """A part that matches, and nothing that reads it."""
         reads = [
             (site, arg) for site in self._sites for arg in site.args if isinstance(arg, Result) and arg.site == number
         ]
-        (site, arg), *_ = reads
-        users = self._index.users(state.results[number][arg.output])
-        for user in users:
-            found = list(self._site(site, user, state)) or [_missing(state, site.id, user, self._why)]
-            # one that fits is a larger part, which comes by itself
-            yield from (one for one in found if one.missed != state.missed)
-        if not users:
-            yield _missing(state, site.id, None, lambda: self._unread(site.label, state.results[number][arg.output]))
+        return self._unread(reads[0][0], [state.results[number][reads[0][1].output]], state)
+
+    def _unread(self, site: Site, values: Sequence[Value], state: MatchState) -> MatchState:
+        """A call that should read one of some values is missed."""
+
+        def reason() -> str:
+            for value in values:
+                users = [self._say(node.values[0]) for node in self._graph.nodes() if value in node.args][:3]
+                readers = " and ".join(users) or "the caller of the model"
+                return f"no other `{site.label}` reads {self._say(value)} as the rule does: it is read by {readers}"
+            return f"no other `{site.label}` is found"
+
+        users = [user for value in values for user in self._index.users(value) if user not in state.nodes.values()]
+        return _missing(state, site.id, users[0] if users else None, reason)
 
     def _rank(self, state: MatchState) -> tuple[int, ...]:
-        return 0, _matched(state), -len(state.missed)
+        return 0, _matched(state), -len({item.site for item in state.missed})
 
     def refused(self, state: MatchState, reason: str, span: Span | None) -> None:
         """The structure fits, and a type, an attribute or a guard does not."""
         around = [site for site in self._sites if span and span.starts_in(site.span)]
         site = min(around, key=lambda site: site.span.end - site.span.start).id if around else -1
-        guards = [condition.span for condition in self._rule.conditions]
-        held = guards.index(span) if span in guards else -1
-        self.keep(state, (1, -len(around), held), site, reason, None if around else span or self._rule.span)
+        self.keep(state, (1, -len(around)), site, reason, None if around else span or self._rule.span)
 
     def keep(self, state: MatchState, rank: tuple[int, ...], site: int, reason: str, span: Span | None) -> None:
         """Takes a place where the whole structure fits, if it is the best so far."""
@@ -177,16 +184,6 @@ class Closest(Structure):
         none = ", and the model has none:" if site.operator and site.operator not in self._index.by_operator else ","
         return f"`{site.label}` is expected{none} {describe(node)} is found"
 
-    def _alone(self, label: str, anchors: Sequence[Anchor]) -> str:
-        for value, _ in anchors:
-            users = " and ".join([self._say(user.values[0]) for user in self._index.users(value)[:3]])
-            return f"no other `{label}` reads {self._say(value)} as the rule does: it is read by {users}"
-        return f"no other `{label}` is found"
-
-    def _unread(self, label: str, value: Value) -> str:
-        readers = [describe(node) for node in self._graph.nodes() if value in node.args]
-        return f"`{label}` is expected to read {self._say(value)}: {readers[0] if readers else 'the caller of the model'} does"
-
     def _unlike(self, pattern: Pattern, value: Value, state: MatchState) -> str:
         """The reason why a tensor is not what the pattern says."""
         said = self._say(value)
@@ -202,19 +199,12 @@ class Closest(Structure):
         return self._mistyped(pattern, value, state) if value.known else f"the type of {said} is not known"
 
     def _mistyped(self, pattern: Variable, value: Value, state: MatchState) -> str:
-        quick, type = self._rule.quick[pattern.name], value.type
-        found = f"{self._say(value)} is {type}"
-        wanted = len(quick.before) + len(quick.after)
-        declared = f"`{pattern.name}: {self._rule.types[pattern.name].span.text}`"
-        if type.rank < wanted or (quick.pack is None and type.rank > wanted):
-            least = "" if quick.pack is None else "at least "
-            return (
-                f"{declared} has {least}{wanted} {'axis' if wanted == 1 else 'axes'}, and {found}, of rank {type.rank}"
-            )
-        for name, size in quick.bindings(type) or ():
-            if name in state.names and show(state.names[name]) != show(size):
-                return f"`{name}` is {show(state.names[name])}, and {show(size)} in {declared}: {found}"
-        return f"{declared} is expected, and {found}"
+        declared, reason = self._rule.types[pattern.name], ""
+        try:
+            solve([(declared, value.type)], (), environment(self._rule, state, state.names))
+        except Mismatch as problem:
+            reason = f": {problem.reason}"
+        return f"`{pattern.name}: {declared.span.text}` is expected, and {self._say(value)} is {value.type}{reason}"
 
     def _say(self, value: Value) -> str:
         name, what = self._names.get(value.node) or self._names.get(value), describe(value.node)

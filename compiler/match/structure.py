@@ -135,10 +135,10 @@ class Structure:
                     top = one
                     break
         rest = [other for other in open_tops if other != top]
-        fitting = self._fitting(top)
-        candidates: Sequence[Call] = fitting.calls
-        if anchors:
-            candidates = [node for node in self._candidates(top, anchors) if node in fitting.members]
+        candidates = self._candidates(top, anchors)
+        if self.filtered:
+            fitting = self._fitting(top)
+            candidates = [node for node in candidates if node in fitting.members] if anchors else fitting.calls
         for node in candidates:
             for found in self._at(top, node, state):
                 yield from self._tops_from(rest, found)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
 
 from dslc.errors import Span
-from dslc.ir.graph import Constant, Graph, Input, Node, Value
+from dslc.ir.graph import Graph, Node, Value
 from dslc.records import record
 from dslc.reporting.data import Picture
 from dslc.reporting.graphs import drawing
@@ -15,7 +16,6 @@ from dslc.reporting.pages import page
 from dslc.reporting.programs import drawn_node
 
 HOPS = 2  #: nodes between a place and what is drawn around it
-MOST = 80  #: nodes that are drawn around one
 HUES = {"matches": "var(--after)", "fails": "var(--bad)"}
 
 
@@ -28,70 +28,43 @@ class DrawnPlace:
 
 
 def place_of(
-    graph: Graph, names: Mapping[Value | Node, str], rule: Span, calls: Collection[Span], found: Mapping[Node, Span],
-    fails: tuple[Node | None, Span | None],
+    graph: Graph, names: Mapping[Value | Node, str], rule: Span, calls: Iterable[Span], found: Mapping[Node, Span],
+    node: Node | None, span: Span | None,
 ) -> DrawnPlace:  # fmt: skip
-    """A place where nodes of a graph are calls of a rule; `calls` are all that it has, `fails` what does not fit, and where."""
-    around = [*found, *([fails[0]] if fails[0] and fails[0] not in found else [])]
-    marks = dict.fromkeys(found, "matches") | ({fails[0]: "fails"} if fails[0] else {})
-    texts = {node: " ".join(span.text.split()) for node, span in found.items()}
-    nodes = _around(graph, around)
-    called = {
-        value: names.get(value) or f"{names.get(node, '') or f't{k}'}{f'.{n}' if n else ''}"
-        for k, node in enumerate(graph.nodes())
-        for n, value in enumerate(node.values)
-    }
-    drawn = []
-    for node in nodes:
-        one = drawn_node(node, names.get(node, called[node.values[0]]), called)
-        about = {"in the rule": texts[node]} if node in texts else {}
-        mark = (marks[node],) if node in marks else ()
-        drawn.append(replace(one, rules=mark, changed=bool(mark), attributes={**about, **one.attributes}))
-    inside = set(nodes)
-    read = dict.fromkeys(arg for node in nodes for arg in node.args if arg.node not in inside and not arg.constant)
-    users = {arg for node in graph.nodes() if node not in inside for arg in node.args}
-    ends = [value for node in nodes for value in node.values if value in users or value in graph.outputs]
-    picture = Picture(tuple(called[one] for one in read), tuple(called[one] for one in ends), tuple(drawn))
-    return DrawnPlace(tuple(_pieces(rule, calls, set(found.values()), fails[1])), picture)
-
-
-def _around(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
-    """Nodes and those next to them, in the order of the graph."""
-    beside: dict[Node, list[Node]] = {}
-    for node in graph.nodes():
-        for arg in node.args:
-            beside.setdefault(arg.node, []).append(node)
-            beside.setdefault(node, []).append(arg.node)
-    found, level = dict.fromkeys(nodes), list(nodes)
+    """A place where nodes of a graph are calls of a rule; `node` and `span` are what fails, in the model and in the rule."""
+    marks = {**dict.fromkeys(found, "matches"), **({node: "fails"} if node else {})}
+    order, near = graph.nodes(), set(marks)
     for _ in range(HOPS):
-        level = [near for node in level for near in beside.get(node, ()) if not isinstance(near, Input | Constant)]
-        found |= dict.fromkeys(level[: max(0, MOST - len(found))])
-    return [node for node in graph.nodes() if node in found and node.values]
-
-
-def _pieces(rule: Span, calls: Collection[Span], good: Collection[Span], bad: Span | None) -> list[tuple[str, str]]:
-    """Every character is what the innermost call is in which it stands."""
-    marks = [""] * (rule.end - rule.start)
-    inside = [one for one in {*calls, *([bad] if bad and bad != rule else [])} if one.starts_in(rule)]
-    for one in sorted(inside, key=lambda span: span.start - span.end):
-        mark = "fails" if one == bad else "matches" if one in good else ""
-        marks[one.start - rule.start : one.end - rule.start] = [mark] * (one.end - one.start)
-    out: list[tuple[str, str]] = []
-    for letter, mark in zip(rule.text, marks, strict=True):
-        mark = "" if letter.isspace() else mark
-        if out and out[-1][1] == mark:
-            out[-1] = (out[-1][0] + letter, mark)
-        else:
-            out.append((letter, mark))
-    return out
+        near |= {one for one in order if near & {arg.node for arg in one.args}} | {
+            a.node for one in near for a in one.args
+        }
+    called = {value: names.get(value, f"t{k}") for k, one in enumerate(order) for value in one.values}
+    shown = [one for one in order if one in near and one.args]
+    drawn = []
+    for one in shown:
+        mark = (marks[one],) if one in marks else ()
+        plain = drawn_node(one, names.get(one, called[one.values[0]]), called)
+        about = {"in the rule": " ".join(found[one].text.split())} if one in found else {}
+        drawn.append(replace(plain, rules=mark, changed=bool(mark), attributes={**about, **plain.attributes}))
+    read = dict.fromkeys(arg for one in shown for arg in one.args if arg.node not in shown and not arg.constant)
+    ends = [value for value in graph.outputs if value.node in shown]
+    picture = Picture(tuple(called[value] for value in read), tuple(called[value] for value in ends), tuple(drawn))
+    # every character is what the innermost call is in which it stands
+    letters = [""] * len(rule.text)
+    good = set(found.values())
+    for call in sorted({*calls, *([span] if span else [])}, key=lambda call: call.start - call.end):
+        if call.starts_in(rule) and call is not rule:
+            said = "fails" if call is span else "matches" if call in good else ""
+            letters[call.start - rule.start : call.end - rule.start] = [said] * (call.end - call.start)
+    pairs = [(letter, "" if letter.isspace() else mark) for letter, mark in zip(rule.text, letters, strict=True)]
+    pieces = groupby(pairs, itemgetter(1))
+    return DrawnPlace(tuple(("".join(letter for letter, _ in group), mark) for mark, group in pieces), picture)
 
 
 def page_of_places(title: str, found: Sequence[tuple[str, DrawnPlace]]) -> str:
     """A page of the directions of a rule, each as text and as a place in a model."""
-    places: list[dict[str, Any]] = []
-    for text, place in found:
-        nodes = [{**asdict(one), "rules": ()} for one in place.picture.nodes]
-        marks = {mark for _, mark in place.text}.union(*(one.rules for one in place.picture.nodes))
-        graph = drawing(asdict(place.picture), HUES)
-        places.append({"lines": text.splitlines(), "text": place.text, "marks": marks, "graph": graph, "nodes": nodes})
+    places = [
+        (said.splitlines(), one.text, drawing(asdict(one.picture), HUES), [{**asdict(node), "rules": ()} for node in one.picture.nodes])
+        for said, one in found
+    ]  # fmt: skip
     return page("why_not.html.j2", title, places=places, hues=HUES)
