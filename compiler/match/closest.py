@@ -18,7 +18,8 @@ from dslc.match.structure import Structure, one_each
 from dslc.semantics.env import Mismatch
 from dslc.semantics.types import solve
 
-STEPS = 60_000  #: calls that are tried for one rule
+STEPS = 30_000  #: calls that are tried for one rule
+REFUSED = 5_000  #: places where its structure fits
 
 
 class Closest(Structure):
@@ -97,11 +98,13 @@ class Closest(Structure):
     def _rank(self, state: MatchState) -> tuple[int, ...]:
         return 0, _matched(state), -len({item.site for item in state.missed})
 
-    def refused(self, state: MatchState, reason: str, span: Span | None) -> None:
-        """The structure fits, and a type, an attribute or a guard does not."""
+    def refused(self, state: MatchState, reason: str, span: Span | None) -> bool:
+        """The structure fits, and a type, an attribute or a guard does not. Returns whether enough places were seen."""
+        self._steps += 1
         around = [site for site in self._sites if span and span.starts_in(site.span)]
         site = min(around, key=lambda site: site.span.end - site.span.start).id if around else -1
         self.keep(state, (1, -len(around)), site, reason, None if around else span or self._rule.span)
+        return self._steps > REFUSED
 
     def keep(self, state: MatchState, rank: tuple[int, ...], site: int, reason: str, span: Span | None) -> None:
         """Takes a place where the whole structure fits, if it is the best so far."""

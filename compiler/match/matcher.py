@@ -94,14 +94,14 @@ def find_matches(
     *,
     limit: int | None = None,
     constants: bool = False,
-    refused: Callable[[MatchState, str, Span | None], None] | None = None,
+    refused: Callable[[MatchState, str, Span | None], bool] | None = None,
 ) -> Iterator[Match]:
     """The matches of a rule, lazily and in a deterministic order; no two are equal.
 
     Args:
         limit: at most so many.
         constants: also where only weights are computed, which costs nothing when the model runs.
-        refused: is told why a place where the structure fits is no match, and the guard that does not hold.
+        refused: is told why a place where the structure fits is no match, and the guard that does not hold; true ends the search.
     """
     order, found = ways_of(rule, index)
     if not order:
@@ -111,8 +111,8 @@ def find_matches(
     count = 0
     for ways in found:
         if not constants and ways[0].constant and all(way.constant for way in ways):
-            if refused:
-                refused(state_of(order, ways), "only weights are computed there, once and for all", None)
+            if refused and refused(state_of(order, ways), "only weights are computed there, once and for all", None):
+                return
             continue
         identity = tuple([way.identity for way in ways])
         if identity in seen:
@@ -120,9 +120,9 @@ def find_matches(
         seen.add(identity)
         leaves, case = cases.of(order, ways)
         if not isinstance(case, GuardCase):
-            if refused:
-                reason, span = (case.reason, case.span) if isinstance(case, Mismatch) else (str(case), None)
-                refused(state_of(order, ways), reason, span)
+            reason, span = (case.reason, case.span) if isinstance(case, Mismatch) else (str(case), None)
+            if refused and refused(state_of(order, ways), reason, span):
+                return
             continue
         for number in range(len(case.choices)):
             yield Match(rule, index, order, ways, cases, case, leaves, number)

@@ -88,6 +88,7 @@ def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value | Node, str] 
             replaced(match, graph)
         except Refused as problem:
             closest.keep(match.state, (2,), -1, str(problem), rule.span)
+            break
     if closest.rank < (1,):
         closest.search()
     state, written = closest.state, {site.span for site in sites}
@@ -96,9 +97,12 @@ def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value | Node, str] 
     open_ones = {site.span for site in sites if site.id not in fit}
     calls = {sites[site].span: node for site, node in sorted(fit.items()) if sites[site].span not in open_ones}
     missed = [(item.span or sites[item.site].span, item.node, item.reason()) for item in state.missed]
-    for site in sites if not state.nodes else ():
-        if site.operator not in index.by_operator:
-            missed.insert(0, (site.span, None, f"the model has no `{site.label}`"))
+    lacking = [
+        (site.span, None, f"the model has no `{site.label}`")
+        for site in sites
+        if site.operator and site.operator not in index.by_operator
+    ]
+    missed = lacking[:1] + missed if not state.nodes else missed
     span, failed, reason = missed[0] if missed else (rule.span, None, "no place in the model was tried")
     fails = [f"{at}{f' on {names[node]}' if node and node in names else ''}: {why}" for at, node, why in missed] or [
         f"{span}: {reason}"
