@@ -89,8 +89,8 @@ class Closest(Structure):
             for value in values:
                 users = [self._say(node.values[0]) for node in self._graph.nodes() if value in node.args][:3]
                 readers = " and ".join(users) or "the caller of the model"
-                return f"no other `{site.label}` reads {self._say(value)} as the rule does: it is read by {readers}"
-            return f"no other `{site.label}` is found"
+                return f"`{site.label}` is expected to read {self._say(value)} like this, and it is read by {readers}"
+            return f"another `{site.label}` is expected"
 
         users = [user for value in values for user in self._index.users(value) if user not in state.nodes.values()]
         return _missing(state, site.id, users[0] if users else None, reason)
@@ -101,9 +101,9 @@ class Closest(Structure):
     def refused(self, state: MatchState, reason: str, span: Span | None) -> bool:
         """The structure fits, and a type, an attribute or a guard does not. Returns whether enough places were seen."""
         self._steps += 1
-        around = [site for site in self._sites if span and span.starts_in(site.span)]
-        site = min(around, key=lambda site: site.span.end - site.span.start).id if around else -1
-        self.keep(state, (1, -len(around)), site, reason, None if around else span or self._rule.span)
+        # calls stand before those around them
+        site = next((site.id for site in self._sites if span and span.starts_in(site.span)), -1)
+        self.keep(state, (1, site < 0), site, reason, None if site >= 0 else span or self._rule.span)
         return self._steps > REFUSED
 
     def keep(self, state: MatchState, rank: tuple[int, ...], site: int, reason: str, span: Span | None) -> None:

@@ -49,11 +49,10 @@ class Explanation:
     nodes: Mapping[Node, Span] = field(default_factory=dict)
     node: Node | None = None
 
-    def lines(self) -> list[str]:
-        """The explanation as text."""
+    def __str__(self) -> str:
         if self.applies:
             places = "" if self.applies == 1 else f" at {self.applies} places"
-            return [f"{self.rule}: Applies{places}."]
+            return f"{self.rule}: Applies{places}."
         operators = "operator" if self.total == 1 else "operators"
         at = f" at {self.place}" if self.place else ""
         out = [
@@ -63,10 +62,7 @@ class Explanation:
         ]
         out += [f"    {part}\n      is {found}" for part, found in self.matched]
         out += [f"    {name} = {value}" for name, value in self.values]
-        return out
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join(out)
 
 
 def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value | Node, str] = MappingProxyType({})) -> Explanation:
