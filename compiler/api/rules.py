@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from statistics import median
-from types import MappingProxyType
 
 import numpy as np
 
@@ -322,20 +321,21 @@ def _direction(
     calls = {site.span for site in direction.left.sites}
     where = place_of(graph, names, direction.span, calls, found.nodes, found.node, found.span)
     if found.applies:
-        hindrances = (
-            partial_obstacles(rules, direction, graph, opset)
-            if partial
-            else obstacles(rules, direction, graph, opset, names)
-        )
+        if partial:
+            hindrances = partial_obstacles(rules, direction, graph, opset)
+        else:
+            hindrances = obstacles(rules, direction, graph, opset, names)
         return WhyNot(found, None, tuple(hindrances), steps, where)
     earlier = before(direction, graph, others, steps)
     if not earlier:
         return WhyNot(found, None, (), steps, where)
-    return WhyNot(found, tuple(earlier.rules), tuple(obstacles(rules, direction, earlier.graph, opset)), steps, where)
+    return WhyNot(
+        found, tuple(earlier.rules), tuple(obstacles(rules, direction, earlier.graph, opset, names)), steps, where
+    )
 
 
 def obstacles(
-    rules: Rules, rule: CompiledRule, graph: Graph, opset: int, names: Mapping[Value | Node, str] = MappingProxyType({})
+    rules: Rules, rule: CompiledRule, graph: Graph, opset: int, names: Mapping[Value | Node, str]
 ) -> list[str]:
     """A sentence for each thing that stands in the way, or the time that the rule gains, at the first places where it matches.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from dslc.errors import Span
+from dslc.errors import DslcError, Span
 from dslc.ir.graph import Call, Node, Value, Values
 from dslc.match.describe import describe, show
 from dslc.match.guards import environment
@@ -15,7 +15,7 @@ from dslc.match.prefilter import number_at
 from dslc.match.rule import CompiledRule
 from dslc.match.state import MatchState, Missed
 from dslc.match.structure import Structure, one_each
-from dslc.semantics.env import Mismatch
+from dslc.semantics.env import Mismatch, Unbound
 from dslc.semantics.types import solve
 
 STEPS = 30_000  #: calls that are tried for one rule
@@ -205,8 +205,8 @@ class Closest(Structure):
         declared, reason = self._rule.types[pattern.name], ""
         try:
             solve([(declared, value.type)], (), environment(self._rule, state, state.names))
-        except Mismatch as problem:
-            reason = f": {problem.reason}"
+        except (Mismatch, Unbound, DslcError) as problem:
+            reason = f": {problem}"
         return f"`{pattern.name}: {declared.span.text}` is expected, and {self._say(value)} is {value.type}{reason}"
 
     def _say(self, value: Value) -> str:

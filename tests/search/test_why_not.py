@@ -376,6 +376,12 @@ def norm(power: str = "two", axis: int = -1) -> str:
             "1 of 2 operators at c", "s", "split", "another result of `std.split` is expected", id="results",
         ),
         pytest.param(
+            "fold_batch_norm",
+            "float[1,1,3,3] x) => (float[1,1,3,3] y) <float[1,1,1,1] k = {2}, float[1] b = {1}, float[1] s = {2}> "
+            "{ [conv] t = Conv(x, k, b) [norm] y = BatchNormalization(t, s, b, s, s) }",
+            "2 of 2 operators at norm", "conv", "batch_norm", "`std.add` (conv) stands between it and `std.conv`", id="optional input",
+        ),
+        pytest.param(
             "concat_through_unary",
             "float[2,4] x, float[3,4] z) => (float[5,4] y) { [a] a = Relu(x) [b] b = Sigmoid(z) [c] y = Concat<axis=0>(a, b) }",
             "2 of 3 operators at c", "b", "f(", "`f` is `std.relu`, and `std.sigmoid` is found", id="term",
