@@ -20,23 +20,24 @@ from dslc.fuse.kernels import folded
 from dslc.inspection.lookup import find_rule
 from dslc.interpret.check_rule import CaseOutcome
 from dslc.interpret.draws import elements
-from dslc.ir.graph import Call, Graph, Kernel, ScopeNode, Value, nodes_of
-from dslc.match import CompiledRule, GraphIndex, compile_directions, find_matches, replacements
+from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, nodes_of
+from dslc.match import CompiledRule, GraphIndex, apply_match, compile_directions, find_matches, replacements
 from dslc.match import why_not as unmatched
 from dslc.match.enabling_rules import before
-from dslc.match.recipe import Refused
 from dslc.match.why_not import Explanation
 from dslc.mutate.correct import corrections, differing, wrong_at
 from dslc.mutate.partial import PartialRule, applied, compiled, sites
 from dslc.onnx.context import Imported
 from dslc.onnx.exporter import exportable, node_model
 from dslc.onnx.importer import import_model
+from dslc.onnx.naming import naming_of
 from dslc.prove.evidence.dependencies import trust_locks
 from dslc.prove.partial.rules import percent
 from dslc.prove.run.verify import chosen
 from dslc.prove.run.verify import verify as prove
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.records import record
+from dslc.reporting.places import DrawnPlace, page_of_places, place_of
 from dslc.search.candidates.export import as_kernels, no_compiler, texts_of
 from dslc.search.options.types import PathLike
 from dslc.search.runs.selection import statuses, usable
@@ -204,6 +205,8 @@ def verify(
 PLACES = 2  #: places that are looked at
 RUNS = 15  #: runs of either side that are timed
 CLOSE = 1.03  #: ratio of two times of one thing, by chance
+#: what a rule gains in a model is predicted from its place, without what is around it
+FIRST, AGAIN = "Predicted from these nodes timed alone", "At another place"
 
 
 @record
@@ -211,13 +214,14 @@ class WhyNot:
     """Reason why one direction of a rule does not apply to a model; where it does, what keeps `dslc optimize` from using it.
 
     `after`: the rules that come before it so that it applies, None where none were found; `obstacles`: sentences about a rule that
-    applies, at once or after these; `steps`: how many rules were tried.
+    applies, at once or after these; `steps`: how many rules were tried; `where`: the closest match in the model and in the rule.
     """
 
     explanation: Explanation
     after: tuple[str, ...] | None
     obstacles: tuple[str, ...]
     steps: int
+    where: DrawnPlace
 
     @property
     def applies(self) -> int:
@@ -235,7 +239,18 @@ class WhyNot:
             return "\n".join(
                 [str(self.explanation), " ".join([f"  Applies after {', then '.join(self.after)}.", *self.obstacles])]
             )
-        return "\n".join([str(self.explanation), *([f"  Nor after {self.steps} other rules."] if self.steps else [])])
+        most = {1: "another rule", 2: "up to 2 other rules"}.get(self.steps)
+        return f"{self.explanation}\n  Applying {most} first does not help." if most else str(self.explanation)
+
+    def to_html(self, model: str = "the model") -> str:
+        """A page of the rule's text and of the model around the place, with what matches and what fails marked."""
+        return page_of_reasons([self], model)
+
+
+def page_of_reasons(found: Sequence[WhyNot], model: str) -> str:
+    """A page of what `why_not` says of the directions of a rule."""
+    rule = found[0].explanation.rule.removesuffix("^-1")
+    return page_of_places(f"{rule} in {model}: dslc why-not", [(str(one), one.where) for one in found])
 
 
 def why_not(
@@ -247,7 +262,7 @@ def why_not(
     steps: int = 2,
     trust_lock: bool = False,
 ) -> tuple[WhyNot, ...]:
-    """Explains why a rule does not apply to a model: the best partial match, and the first thing that failed.
+    """Explains why a rule does not apply to a model: the closest match, and the first thing that fails there.
 
     Args:
         rule: its name, qualified or short; `RULE^-1` is only the reverse of a two-way rule.
@@ -257,7 +272,7 @@ def why_not(
         trust_lock: believe what a `dslc.lock` says of unchanged rules, whoever wrote it.
 
     Returns:
-        One for each direction that is looked for: `.applies` counts places, `.explanation` has the best partial match and the reason,
+        One for each direction that is looked for: `.applies` counts places, `.explanation` has the closest match and the reason,
         `.after` the rules that could come before, `.obstacles` what keeps `optimize` from using it where it applies.
 
     Raises:
@@ -293,26 +308,38 @@ def why_not(
 def _direction(
     rules: Rules, direction: CompiledRule, imported: Imported, others: list[CompiledRule], steps: int
 ) -> WhyNot:
-    graph, opset, names = imported.graph, imported.context.opset, imported.context.names
+    graph, opset = imported.graph, imported.context.opset
+    naming = naming_of(imported.context)
+    names: dict[Value | Node, str] = {node: called.place for node, called in naming.nodes.items()}
+    names |= naming.values.items()
     partial = direction.definition.syntax.partial
     found = unmatched(direction, graph, names)
     if found.applies and not partial:
         # proved for other element types only, it does not
         used, _ = usable([direction], {direction.definition.name: _known(rules, direction)}, tuple(RELIABLE))
         found = unmatched(used[0] if used else direction, graph, names)
+    calls = {site.span for site in direction.left.sites}
+    where = place_of(graph, names, direction.span, calls, found.nodes, found.node, found.span)
     if found.applies:
-        hindrances = (partial_obstacles if partial else obstacles)(rules, direction, graph, opset)
-        return WhyNot(found, None, tuple(hindrances), steps)
+        if partial:
+            hindrances = partial_obstacles(rules, direction, graph, opset)
+        else:
+            hindrances = obstacles(rules, direction, graph, opset, names)
+        return WhyNot(found, None, tuple(hindrances), steps, where)
     earlier = before(direction, graph, others, steps)
     if not earlier:
-        return WhyNot(found, None, (), steps)
-    return WhyNot(found, tuple(earlier.rules), tuple(obstacles(rules, direction, earlier.graph, opset)), steps)
+        return WhyNot(found, None, (), steps, where)
+    return WhyNot(
+        found, tuple(earlier.rules), tuple(obstacles(rules, direction, earlier.graph, opset, names)), steps, where
+    )
 
 
-def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int) -> list[str]:
+def obstacles(
+    rules: Rules, rule: CompiledRule, graph: Graph, opset: int, names: Mapping[Value | Node, str]
+) -> list[str]:
     """A sentence for each thing that stands in the way, or the time that the rule gains, at the first places where it matches.
 
-    `opset` is the model's.
+    `opset` is the model's, `names` what it calls its nodes.
     """
     known = _known(rules, rule)
     out: list[str] = []
@@ -321,13 +348,17 @@ def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int) -> lis
         out.append(f"Not used: its status is {known.status}{allowed}.")
     count = 0
     for match in find_matches(rule, GraphIndex(graph)):
-        try:
-            new = replacements(match)
-        except Refused:
+        after = apply_match(match, graph)
+        if not after:
             continue
+        new = replacements(match)
         inputs = [value for value in dict.fromkeys(match.variables.values()) if not value.constant]
+        rest = set(after.nodes()).difference(nodes_of(list(new.values())))
+        stays = [node for node in match.calls if node in rest]
+        out += [f"{names[node]} stays: it is read elsewhere, too." for node in stays if node in names]
+        new |= {value: value for node in stays for value in node.values}
         out += _unwritable(rules, list(new.values()), graph, opset) or _times(
-            rules, new, inputs, opset, "Elsewhere" if count else "Alone"
+            rules, new, inputs, opset, AGAIN if count else FIRST
         )
         count += 1
         if count == PLACES:
@@ -349,7 +380,7 @@ def partial_obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int
         ):
             out.append("Not used: something else needs what is inside of its left side.")
         else:
-            out += _corrected(rules, every, program, opset, "Elsewhere" if out else "Alone")
+            out += _corrected(rules, every, program, opset, AGAIN if out else FIRST)
     return list(dict.fromkeys(out))
 
 
@@ -428,6 +459,7 @@ def _times(rules: Rules, new: Mapping[Value, Value], inputs: Sequence[Value], op
             running.run(None, feeds)
             found.append(time.perf_counter() - began)
     before_ms, after_ms = (1e3 * median(found) for _, _, found in sides)
-    how = ", with a generated kernel" if kernels else ""
-    slower = ", slower" if after_ms > before_ms * CLOSE else ""
-    return [f"{where}{how}: {before_ms:.3g} -> {after_ms:.3g} ms ({before_ms / after_ms:.2g}x{slower})."]
+    how = " with a generated kernel" if kernels else ""
+    ratio = before_ms / after_ms
+    gain = f"{ratio:.2g} times as fast" if ratio > CLOSE else "slower" if ratio < 1 / CLOSE else "no faster"
+    return [f"{where}{how}: {before_ms:.3g} -> {after_ms:.3g} ms, {gain}."]

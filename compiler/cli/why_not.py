@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 from click import IntRange, argument
 
-from dslc.cli.options import bind_option, option, rules_option, time_option
+from dslc.cli.options import NEW_FILE, bind_option, option, rules_option, time_option
+from dslc.cli.outputs import apart, writable
 
 
 @click.command()
@@ -27,11 +28,17 @@ from dslc.cli.options import bind_option, option, rules_option, time_option
 @option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
 @option("--steps", type=IntRange(0, 2), default=2, help="Other rules that may come before.")
 @bind_option()
+@option(
+    "--report",
+    type=NEW_FILE,
+    metavar="PAGE.html",
+    help="Also draw the place in the model, and mark the call that fails.",
+)
 def command(
     rule: str, model: Path | None, rules: tuple[str, ...], steps: int, bind: dict[str, int], targets: tuple[str, ...],
-    node: str | None, max_depth: int, budget: float, trust_lock: bool,
+    node: str | None, max_depth: int, budget: float, trust_lock: bool, report: Path | None,
 ) -> None:  # fmt: skip
-    """Say why RULE does not apply to MODEL: the best partial match, and the first thing that failed.
+    """Say why RULE does not apply to MODEL: the closest match, and the first thing that fails there.
 
     Then the rules that could come before it, so that it applies. Where it applies, what keeps `dslc optimize` from using it: its
     status, the model's opset, a missing kernel or the price.
@@ -44,14 +51,23 @@ def command(
     if targets:
         from dslc.api.derivations import misses
 
-        if model:
-            raise click.UsageError("with --target, only a call, or a model with --node NAME.")
+        if model or report:
+            raise click.UsageError("with --target, only a call, or a model with --node NAME; and no --report.")
         for line in misses(rule, targets, rules, bind, node, max_depth, budget):
             click.echo(line)
         return
     if not model:
         raise click.UsageError("a RULE and a MODEL, or a call with --target OPERATOR.")
-    from dslc.api.rules import why_not
+    from dslc.api.rules import page_of_reasons, why_not
+    from dslc.store import write_file
 
-    for found in why_not(rule, model, rules=rules, bind=bind, steps=steps, trust_lock=trust_lock):
-        click.echo(str(found))
+    if report:
+        if report.suffix.lower() not in (".html", ".htm"):
+            raise click.BadParameter(f"'{report}' is no page (.html).", param_hint="'--report'")
+        apart(report, [model])
+        writable(report)
+    found = why_not(rule, model, rules=rules, bind=bind, steps=steps, trust_lock=trust_lock)
+    for one in found:
+        click.echo(str(one))
+    if report:
+        write_file(report, page_of_reasons(found, model.name))

@@ -72,6 +72,16 @@ def same_set(a: AttrSet, b: AttrSet) -> bool:
     return a.values.keys() == b.values.keys() and all(equal(value, b.values[name]) for name, value in a.values.items())
 
 
+def misfit(name: str, actual: Any, pattern: AttrPattern, names: dict[str, Any]) -> str:
+    """Describe an attribute that is not what a pattern says."""
+    entries = ""
+    if isinstance(pattern, Entries) and isinstance(actual, tuple):
+        rests = any(isinstance(element, Rest) for element in pattern.elements)
+        if not rests and len(actual) != len(pattern.elements):
+            entries = f": {len(actual)} entries, {len(pattern.elements)} wanted"
+    return f"attribute `{name}` is {show(actual)}, expected {expected(pattern, names)}{entries}"
+
+
 def expected(pattern: AttrPattern, names: dict[str, Any]) -> str:
     """Describe the values that a pattern takes, for an explanation."""
     if isinstance(pattern, Literal):

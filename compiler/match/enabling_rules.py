@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
-from dslc.ir.graph import Graph
+from dslc.ir.graph import Graph, Values
 from dslc.match.apply import apply_match
 from dslc.match.index import GraphIndex
 from dslc.match.matcher import find_matches
@@ -29,14 +29,16 @@ class Before:
 def before(wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], steps: int = STEPS) -> Before | None:
     """The fewest applications of other rules, at most `steps`, after which `wanted` applies; None where none of those tried does.
 
-    A last step brings an operator that the wanted left side has; a step before it one that some such rule has on its left.
+    A last step brings an operator that the wanted left side has; a step before it one that some such rule has on its left. Neither
+    direction of the wanted rule is a step, nor one that the wanted rule only takes back.
     """
+    own = wanted.definition.name
     needed = [_operators(wanted, left=True)]
     makers: list[list[CompiledRule]] = []
     for _ in range(steps):
         # a rule that opens a term may become anything
         makers.append(
-            [rule for rule in others if rule.name != wanted.name and _operators(rule, left=False) & needed[-1]]
+            [rule for rule in others if rule.definition.name != own and _operators(rule, left=False) & needed[-1]]
         )
         needed.append(needed[-1].union(*(_operators(rule, left=True) for rule in makers[-1])))
     seen = {graph.outputs}
@@ -48,7 +50,7 @@ def before(wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], s
                 if reached.graph.outputs in seen:
                     continue
                 seen.add(reached.graph.outputs)
-                if _applies(wanted, reached.graph):
+                if _applies(wanted, reached.graph, (graph.outputs, at.graph.outputs)):
                     return reached
                 following.append(reached)
                 if len(seen) > GRAPHS:
@@ -66,9 +68,9 @@ def _after(at: Before, rules: Sequence[CompiledRule]) -> Iterator[Before]:
                 yield Before((*at.rules, rule.name), graph)
 
 
-def _applies(rule: CompiledRule, graph: Graph) -> bool:
+def _applies(rule: CompiledRule, graph: Graph, seen: Container[Values]) -> bool:
     matches = find_matches(rule, GraphIndex(graph), limit=PLACES)
-    return any(apply_match(match, graph) is not None for match in matches)
+    return any((found := apply_match(match, graph)) is not None and found.outputs not in seen for match in matches)
 
 
 def _operators(rule: CompiledRule, left: bool) -> frozenset[str]:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dslc.errors import DslcError
+from dslc.errors import Span
 from dslc.ir.graph import Call, Value, Values
 from dslc.match.cases import Cases, GuardCase, cases_of, state_of
-from dslc.match.describe import show
-from dslc.match.guards import environment, freeze
+from dslc.match.guards import freeze
 from dslc.match.index import Index
-from dslc.match.names import free_names
 from dslc.match.rule import CompiledRule, Placed
-from dslc.match.state import MatchState, Trace
+from dslc.match.state import MatchState
 from dslc.match.structure import ways_of
 from dslc.match.substitutions import PartSubstitution
-from dslc.semantics.env import Mismatch, Unbound
+from dslc.semantics.env import Mismatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,16 +94,16 @@ def find_matches(
     *,
     limit: int | None = None,
     constants: bool = False,
-    trace: Trace | None = None,
+    refused: Callable[[MatchState, str, Span | None], bool] | None = None,
 ) -> Iterator[Match]:
     """The matches of a rule, lazily and in a deterministic order; no two are equal.
 
     Args:
         limit: at most so many.
         constants: also where only weights are computed, which costs nothing when the model runs.
-        trace: is told how far every failing place came.
+        refused: is told why a place where the structure fits is no match, and the guard that does not hold; true ends the search.
     """
-    order, found = ways_of(rule, index, trace)
+    order, found = ways_of(rule, index)
     if not order:
         return
     seen: set[Any] = set()
@@ -114,13 +111,8 @@ def find_matches(
     count = 0
     for ways in found:
         if not constants and ways[0].constant and all(way.constant for way in ways):
-            if trace:
-                trace.refused(
-                    state_of(order, ways),
-                    "only weights are computed there, which costs nothing at run time",
-                    rule.span,
-                    (),
-                )
+            if refused and refused(state_of(order, ways), "only weights are computed there, once and for all", None):
+                return
             continue
         identity = tuple([way.identity for way in ways])
         if identity in seen:
@@ -128,35 +120,12 @@ def find_matches(
         seen.add(identity)
         leaves, case = cases.of(order, ways)
         if not isinstance(case, GuardCase):
-            if trace:
-                state = state_of(order, ways)
-                if isinstance(case, Mismatch):
-                    trace.refused(state, case.reason, case.span, _values(rule, state, case))
-                else:
-                    trace.refused(state, str(case), rule.span, ())
+            reason, span = (case.reason, case.span) if isinstance(case, Mismatch) else (str(case), None)
+            if refused and refused(state_of(order, ways), reason, span):
+                return
             continue
         for number in range(len(case.choices)):
             yield Match(rule, index, order, ways, cases, case, leaves, number)
             count += 1
             if limit is not None and count >= limit:
                 return
-
-
-def _values(rule: CompiledRule, state: MatchState, problem: Mismatch) -> tuple[tuple[str, str], ...]:
-    """The names of the guard that failed, with their values."""
-    failed = next((c for c in rule.conditions if problem.span and c.span == problem.span), None)
-    if not failed:
-        return ()
-    env = environment(rule, state, state.names)
-    from dslc.semantics.types import solve
-
-    pairs = [(type, state.values[name].type) for name, type in rule.types.items() if name in state.values]
-    with contextlib.suppress(Mismatch, Unbound, DslcError):
-        solve(pairs, [c for c in rule.conditions if c is not failed], env)
-    out = []
-    for name in sorted(free_names(failed, rule.functions)):
-        try:
-            out.append((name, show(env.get(name))))
-        except (Mismatch, Unbound, DslcError):
-            continue
-    return tuple(out)

@@ -178,14 +178,15 @@ class Side:
     @functools.cached_property
     def paths(self) -> Mapping[int, tuple[Path, ...]]:
         """For every top: its sites and leaves, each with the sites on the way up from there, the top last."""
-        return {top: tuple(self._below(top, ())) for top in self.tops}
+        return {top: tuple(self.below(top)) for top in self.tops}
 
-    def _below(self, site: int, above: tuple[int, ...]) -> Iterator[Path]:
+    def below(self, site: int, above: tuple[int, ...] = ()) -> Iterator[Path]:
+        """A site with its leaves and the sites below it."""
         path = (site, *above)
         yield site, path
         for arg in self.sites[site].args:
             if isinstance(arg, Result):
                 yield arg, path
-                yield from self._below(arg.site, path)
+                yield from self.below(arg.site, path)
             elif isinstance(arg, Variable):
                 yield arg, path

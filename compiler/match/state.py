@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from dslc.errors import Span
-from dslc.ir.graph import Call, Value, Values
-from dslc.match.pattern import Quoted, Site
+from dslc.ir.graph import Call, Node, Value, Values
+from dslc.match.pattern import Quoted
 from dslc.records import record
 
 
@@ -41,6 +40,19 @@ class Complete:
     attrs: tuple[str, ...]
 
 
+@record
+class Missed:
+    """A call of the pattern, by its site, that a place has not: what stands there, and why it does not fit.
+
+    `span` is what fails where it is no call.
+    """
+
+    site: int
+    node: Node | None
+    reason: Callable[[], str]
+    span: Span | None = None
+
+
 Pending: TypeAlias = AttributeEquals | NumberEquals | Complete
 
 
@@ -70,13 +82,19 @@ class MatchState(NamedTuple):
     taken: Mapping[int, Values] = _NOTHING
     #: which operands stand for each argument of a site, where it isn't the first for the first and so on
     places: Mapping[int, Places] = _NOTHING
+    #: none of a match
+    missed: tuple[Missed, ...] = ()
 
     def with_variable(self, name: str, value: Value, names: Mapping[str, Any]) -> MatchState:
         values = {**self.values, name: value}
-        return MatchState(values, names, self.nodes, self.results, self.wraps, self.pending, self.taken, self.places)
+        return MatchState(
+            values, names, self.nodes, self.results, self.wraps, self.pending, self.taken, self.places, self.missed
+        )
 
     def with_names(self, names: Mapping[str, Any], pending: tuple[Pending, ...]) -> MatchState:
-        return MatchState(self.values, names, self.nodes, self.results, self.wraps, pending, self.taken, self.places)
+        return MatchState(
+            self.values, names, self.nodes, self.results, self.wraps, pending, self.taken, self.places, self.missed
+        )
 
     def with_site(
         self,
@@ -97,33 +115,5 @@ class MatchState(NamedTuple):
             self.pending,
             self.taken if operands is None or operands == node.args else {**self.taken, site: operands},
             self.places if plain else {**self.places, site: places},
+            self.missed,
         )
-
-
-@dataclass(slots=True)
-class Trace:
-    """Keeps the failure with the most matched sites and tensors; of equals the first."""
-
-    score: tuple[int, int, int] = (-1, -1, -1)
-    state: MatchState = field(default_factory=MatchState)
-    reason: str = "no place in the graph was tried"
-    span: Span | None = None
-    values: tuple[tuple[str, str], ...] = ()
-
-    def stopped(self, state: MatchState, site: Site | None, reason: Callable[[], str]) -> None:
-        """A structural failure: at a site, or at a tensor below it."""
-        score = (0, len(state.results), len(state.values) + len(state.names))
-        if score > self.score:
-            self.score, self.state, self.reason, self.values = score, state, reason(), ()
-            self.span = site.span if site else None
-
-    def refused(self, state: MatchState, reason: str, span: Span | None, values: tuple[tuple[str, str], ...]) -> None:
-        """The structure fits, and a type, a guard or the replacement does not."""
-        score = (1, len(state.results), len(values))
-        if score > self.score:
-            self.score, self.state, self.reason, self.span, self.values = score, state, reason, span, values
-
-    def rejected(self, state: MatchState, reason: str, span: Span | None) -> None:
-        """Everything on the left holds, and the replacement cannot be used."""
-        if self.score < (2, 0, 0):
-            self.score, self.state, self.reason, self.span, self.values = (2, 0, 0), state, reason, span, ()

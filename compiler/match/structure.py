@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -10,32 +10,32 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value, Values
 from dslc.match.associative import MOST_OPERANDS as ASSOCIATIVE_MOST_OPERANDS
 from dslc.match.associative import build, compositions, groups, operand_lists
-from dslc.match.attributes import expected, fits, same_set
-from dslc.match.describe import describe, show
+from dslc.match.attributes import fits, misfit, same_set
+from dslc.match.describe import show
 from dslc.match.index import Fitting, Index, in_order
 from dslc.match.joins import Joins
 from dslc.match.pattern import Default, Number, Pattern, Result, Site, Variable
 from dslc.match.prefilter import attributes, number_at, satisfies
 from dslc.match.rule import CompiledRule, PatternPart, Placed
-from dslc.match.state import Complete, MatchState, NumberEquals, Pending, Places, Trace, Wrap
+from dslc.match.state import Complete, MatchState, NumberEquals, Pending, Places, Wrap
 from dslc.match.substitutions import LazySubstitutions, PartSubstitution
 from dslc.match.types import Bindings, bound, equal
 from dslc.semantics.env import AttrSet, OperatorRef
+
+COUNTED = "`{}` has {} {}, not {}".format
 
 # a tensor of a part that is matched already, and the sites on the way from it up to the top
 Anchor: TypeAlias = tuple[Value, tuple[int, ...]]
 
 
-def ways_of(
-    rule: CompiledRule, index: Index, trace: Trace | None
-) -> tuple[tuple[Placed, ...], Iterator[tuple[PartSubstitution, ...]]]:
+def ways_of(rule: CompiledRule, index: Index) -> tuple[tuple[Placed, ...], Iterator[tuple[PartSubstitution, ...]]]:
     """The parts of a rule in some order, and all ways in which they match together, lazily and in a deterministic order."""
-    structure, changed = Structure(rule, index, trace), index.memory.changed
-    if not trace and not all(rule.prefilters[top].fitting(index).calls for top in rule.left.tops):
+    structure, changed = Structure(rule, index), index.memory.changed
+    if not all(rule.prefilters[top].fitting(index).calls for top in rule.left.tops):
         return (), iter(())
-    if trace is not None or changed is not None or (index.memory.few and len(rule.left.tops) > 1):
+    if changed is not None or (index.memory.few and len(rule.left.tops) > 1):
         whole = rule.whole
-        states = structure.states() if trace is not None or changed is None else structure.states_at(changed)
+        states = structure.states() if changed is None else structure.states_at(changed)
         return (whole,), ((PartSubstitution(whole.part, index, state),) for state in states)
     parts = rule.parts
     if len(parts) == 1:
@@ -59,11 +59,13 @@ def _ways(part: PatternPart, index: Index) -> LazySubstitutions:
 class Structure:
     """Finds the states in which the left side of a rule fits a graph, types and guards aside."""
 
-    def __init__(self, rule: CompiledRule, index: Index, trace: Trace | None = None) -> None:
+    #: whether prefilters tell which calls a site can be
+    filtered = True
+
+    def __init__(self, rule: CompiledRule, index: Index) -> None:
         self._rule = rule
         self._rules = rule.rules
         self._index = index
-        self._trace = trace
         self._sites = rule.left.sites
         self._prefilters = rule.prefilters
         self._types: dict[tuple[str, TensorType], Bindings | None] = {}
@@ -76,7 +78,7 @@ class Structure:
             yield from self._at(top, node, MatchState())
 
     def states(self) -> Iterator[MatchState]:
-        """All states of all parts together, one part after the other, so that a trace is told how far each place fits."""
+        """All states of all parts together, one part after the other."""
         return self._tops_from(sorted(self._rule.left.tops, key=self.frequency), MatchState())
 
     def states_at(self, calls: Mapping[Call, None]) -> Iterator[MatchState]:
@@ -133,13 +135,10 @@ class Structure:
                     top = one
                     break
         rest = [other for other in open_tops if other != top]
-        fitting = None if self._trace else self._fitting(top)
-        if anchors or not fitting:
-            candidates = self._candidates(top, anchors)
-            if fitting:
-                candidates = [node for node in candidates if node in fitting.members]
-        else:
-            candidates = fitting.calls
+        candidates = self._candidates(top, anchors)
+        if self.filtered:
+            fitting = self._fitting(top)
+            candidates = [node for node in candidates if node in fitting.members] if anchors else fitting.calls
         for node in candidates:
             for found in self._at(top, node, state):
                 yield from self._tops_from(rest, found)
@@ -199,16 +198,12 @@ class Structure:
     # ---- sites -------------------------------------------------------------------------------------------------
 
     def _site(self, site: Site, node: Any, state: MatchState) -> Iterator[MatchState]:
-        if not self._trace:
-            if node not in self._fitting(site.id).members:
-                return
-        elif not isinstance(node, Call):
-            self._stop(state, site, lambda: f"`{site.label}` is expected, {describe(node)} is found")
+        if self.filtered and node not in self._fitting(site.id).members:
             return
         names = state.names
-        if site.term is not None or self._trace is not None:
+        if site.term is not None or not self.filtered:
             names = dict(names)
-            if not self._operator(site, node, state, names):
+            if not self._operator(site, node, names):
                 return
         for results, attrs in self._outputs(site, node, state):
             if (
@@ -216,30 +211,26 @@ class Structure:
                 or site.rest is not None
                 or site.takes_defaults
                 or site.inverse is not None
-                or self._trace
+                or not self.filtered
             ):
                 trial = dict(names)
                 pending = list(state.pending)
-                if self._attributes(site, node, attrs, state, trial, pending):
+                if self._attributes(site, node, attrs, trial, pending):
                     yield from self._arguments(site, node, results, state.with_names(trial, tuple(pending)))
             else:
                 same = state if names is state.names else state.with_names(names, state.pending)
                 yield from self._arguments(site, node, results, same)
 
-    def _operator(self, site: Site, node: Call, state: MatchState, names: dict[str, Any]) -> bool:
+    def _operator(self, site: Site, node: Call, names: dict[str, Any]) -> bool:
         if site.operator is not None:
-            if node.op != site.operator:
-                self._stop(state, site, lambda: f"`{site.operator}` is expected, `{node.op}` is found")
-                return False
-            return True
+            return node.op == site.operator
         assert site.term is not None
         known = names.get(site.term)
         extra = node.args[len(site.args) :]
         if known is not None:
             if known != OperatorRef(node.op, extra):
-                self._stop(state, site, lambda: f"`{site.term}` is `{known.name}`, and `{node.op}` is found")
-                return False
-            return self._kept(site, node, state)
+                return self._stop("`{}` is `{}`, and `{}` is found".format, site.term, known.name, node.op)
+            return self._kept(site, node)
         definition = self._rules.operators.get(node.op)
         if not definition or len(node.args) < len(site.args):
             return False
@@ -249,19 +240,17 @@ class Structure:
             v.known and not v.type.rank for v in extra
         )
         if len(node.args) > len(params) or not carried:
-            self._stop(state, site, lambda: f"`{node.op}` has {len(node.args)} tensor arguments, not {len(site.args)}")
-            return False
-        if not self._kept(site, node, state):
+            return self._stop(COUNTED, node.op, len(node.args), "tensor inputs", len(site.args))
+        if not self._kept(site, node):
             return False
         names[site.term] = OperatorRef(node.op, extra)
         return True
 
-    def _kept(self, site: Site, node: Call, state: MatchState) -> bool:
+    def _kept(self, site: Site, node: Call) -> bool:
         """Return whether one use of a term's operator is what the guards want of it."""
         for guard in self._rule.term_guards:
             if guard.term == site.term and not satisfies(guard.predicate, node, len(site.args), self._rules):
-                self._stop(state, site, lambda guard=guard: f"`{node.op}` is not {guard.predicate} here")
-                return False
+                return self._stop("`{}` is not {} here".format, node.op, guard.predicate)
         return True
 
     def _outputs(self, site: Site, node: Call, state: MatchState) -> Iterator[tuple[Values, dict[str, Any]]]:
@@ -272,7 +261,7 @@ class Structure:
             single = frozenset(p.output for _, p in self._rule.left.roots if p.site == site.id)
             yield from groups(self._rules, site, node, self._index.results(node), single, self._index)
         else:
-            self._stop(state, site, lambda: f"`{node.op}` has {len(node.types)} results, not {site.outputs}")
+            self._stop(COUNTED, node.op, len(node.types), "results", site.outputs)
 
     # ---- attributes --------------------------------------------------------------------------------------------
 
@@ -281,31 +270,21 @@ class Structure:
         site: Site,
         node: Call,
         attrs: dict[str, Any],
-        state: MatchState,
         names: dict[str, Any],
         pending: list[Pending],
     ) -> bool:
         # literals are part of the prefilter
-        tested = self._trace is None and site.inverse is None
+        tested = self.filtered and site.inverse is None
         for name, pattern in site.open_attrs if tested else site.attrs:
             if name not in attrs:
-                self._stop(state, site, lambda name=name: f"`{node.op}` has no attribute `{name}`")
-                return False
+                return self._stop("`{}` has no attribute `{}`".format, node.op, name)
             if not isinstance(pattern, Default) and not fits(pattern, attrs[name], node, name, None, names, pending):
-                self._stop(
-                    state,
-                    site,
-                    lambda name=name, pattern=pattern: (
-                        f"attribute `{name}` is {show(attrs[name])}, expected {expected(pattern, names)}"
-                    ),
-                )
-                return False
+                return self._stop(misfit, name, attrs[name], pattern, names)
         if site.rest is not None:
             rest = self._rest(site, node, attrs)
             known = names.setdefault(site.rest, rest)
             if not same_set(known, rest):
-                self._stop(state, site, lambda: f"`**{site.rest}` is {show(known)}, and here {show(rest)}")
-                return False
+                return self._stop("`**{}` is {}, and here {}".format, site.rest, show(known), show(rest))
         if site.takes_defaults:
             pending.append(Complete(node, site.given))
         return True
@@ -324,23 +303,24 @@ class Structure:
         size = len(site.args)
         if not site.associative:
             if site.operator is not None and len(node.args) != size:
+                self._stop(COUNTED, node.op, len(node.args), "tensor inputs", size)
                 return
             for found, chosen in self._assign(site, node.args[:size], state):
-                yield found.with_site(site.id, node, results, _single(chosen))
+                yield found.with_site(site.id, node, results, one_each(chosen))
             return
         searched = size > len(node.args) or any(isinstance(arg, Result | Number) for arg in site.args)
         top = site.id in self._tops and site.id in self._root_sites
         for operands in operand_lists(node, self._index) if searched else [node.args]:
             if len(operands) == size:
                 for found, chosen in self._assign(site, operands, state):
-                    yield found.with_site(site.id, node, results, _single(chosen), operands)
+                    yield found.with_site(site.id, node, results, one_each(chosen), operands)
                 continue
             if len(operands) > size and top:
                 for found, chosen in self._assign(site, operands, state):
                     part = self._built(node, tuple(operands[k] for k in chosen))
                     if part:
                         yield found.with_site(
-                            site.id, node, (part,), _single(chosen), operands, Wrap(node, operands, chosen)
+                            site.id, node, (part,), one_each(chosen), operands, Wrap(node, operands, chosen)
                         )
             if len(operands) > size:
                 for found, places in self._cover(site, operands, state, node):
@@ -422,7 +402,7 @@ class Structure:
             rest = tuple(k for k in range(len(operands)) if k not in chosen)
             whole = self._built(node, [operands[k] for k in rest])
             if whole:
-                single = _single(chosen)
+                single = one_each(chosen)
                 for each in self._pattern(site.args[last], whole, found):
                     yield each, (*single[:last], rest, *single[last:])
 
@@ -463,17 +443,13 @@ class Structure:
             if known:
                 if known == value:
                     yield state
-                else:
-                    self._stop(state, None, lambda: f"`{pattern.name}` is already another tensor")
                 return
-            if pattern.name in self._rule.constants and not value.constant and not self._trace:
+            if pattern.name in self._rule.constants and not value.constant and self.filtered:
                 return
             names = dict(state.names)
             bindings = self._bindings(pattern.name, value)
-            if bindings is None or not bound(bindings, names):
-                self._stop(state, None, lambda: self._type_problem(pattern.name, value))
-                return
-            yield state.with_variable(pattern.name, value, names)
+            if bindings is not None and bound(bindings, names):
+                yield state.with_variable(pattern.name, value, names)
         elif isinstance(pattern, Result):
             results = state.results.get(pattern.site)
             if results is not None:
@@ -482,7 +458,7 @@ class Structure:
                 return
             site = self._sites[pattern.site]
             nodes = self._index.nodes(value)
-            if not self._trace and len(nodes) > 1:
+            if self.filtered and len(nodes) > 1:
                 members = self._fitting(pattern.site).members
                 nodes = [node for node in nodes if node in members]
             for node in nodes:
@@ -506,32 +482,21 @@ class Structure:
     def _number(self, pattern: Number, value: Value, state: MatchState) -> Iterator[MatchState]:
         number = number_at(value, self._index)
         if number is None:
-            self._stop(state, None, lambda: f"a constant number is expected, {describe(value.node)} is found")
             return
         if pattern.literal is not None:
             if equal(pattern.literal, number):
                 yield state
-            else:
-                self._stop(
-                    state, None, lambda: f"the number {show(pattern.literal)} is expected, {show(number)} is found"
-                )
             return
         if pattern.bare is not None and pattern.bare not in state.names:
             yield state.with_names({**state.names, pattern.bare: number}, state.pending)
             return
         yield state.with_names(state.names, (*state.pending, NumberEquals(value, number, pattern.quoted)))
 
-    # ---- explanations ------------------------------------------------------------------------------------------
-
-    def _type_problem(self, name: str, value: Value) -> str:
-        declared = self._rule.types[name].span.text if name in self._rule.types else "a tensor"
-        actual = str(value.type) if value.known else "of unknown type"
-        return f"`{name}` is {declared}, and {describe(value.node)} is {actual}"
-
-    def _stop(self, state: MatchState, site: Site | None, reason: Any) -> None:
-        if self._trace:
-            self._trace.stopped(state, site, reason)
+    def _stop(self, reason: Callable[..., str], *about: object) -> bool:
+        """Hook: a call does not fit. Returns false."""
+        return False
 
 
-def _single(chosen: Sequence[int]) -> Places:
+def one_each(chosen: Sequence[int]) -> Places:
+    """The places of arguments that are one operand each."""
     return tuple([(k,) for k in chosen])

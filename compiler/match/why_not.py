@@ -1,29 +1,40 @@
-"""Explanations of rules that do not apply to a graph: the best partial match, and the first thing that failed."""
+"""Explanations of rules that do not apply to a graph: the closest match, and the first thing that does not fit there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Mapping
+from dataclasses import field, replace
+from types import MappingProxyType
 
-from dslc.errors import Span
-from dslc.ir.graph import Call, Graph, Value
-from dslc.match.apply import replaced
+from dslc.errors import DslcError, Span
+from dslc.ir.graph import Call, Graph, Node, Value
+from dslc.match.apply import apply_match, replaced
+from dslc.match.closest import Closest, fitting
 from dslc.match.describe import show, show_call
-from dslc.match.index import GraphIndex
+from dslc.match.guards import environment
+from dslc.match.index import GraphIndex, IndexMemory
 from dslc.match.matcher import find_matches
-from dslc.match.pattern import Site
+from dslc.match.names import free_names
 from dslc.match.recipe import Refused
 from dslc.match.rule import CompiledRule
-from dslc.match.state import Trace
+from dslc.match.state import MatchState
 from dslc.records import record
+from dslc.semantics.env import Mismatch, Unbound
+from dslc.semantics.types import solve
+
+MOST = 4  #: calls that fail which are said
 
 
 @record
 class Explanation:
     """The answer of `dslc why-not`.
 
-    `applies` counts the places where the rule applies (then there is no reason). `matched` are the calls of the rule that were found,
-    each with the node that it was found to be; `total` is how many calls the author wrote on the left; `span` is where in the rule it
-    stopped, and `values` are the tensors that were bound, and the names of a failed guard with their values.
+    `applies` counts the places where the rule applies (then there is no reason). `matched` are the calls of the rule that match, each
+    with the node that it is, the last of them at `place`; `total` is how many calls the author wrote on the left. `reason` is why the
+    call or the guard at `span` fails; `fails` are all that fail, with their places. `values` are the tensors that are bound, and the
+    names of a failed guard with their values. `nodes` are the calls of the graph that match (of a rule that applies: at its first
+    place), `node` the one that does not.
     """
 
     rule: str
@@ -33,80 +44,103 @@ class Explanation:
     reason: str = ""
     span: Span | None = None
     values: tuple[tuple[str, str], ...] = ()
-
-    def lines(self) -> list[str]:
-        """The explanation as text."""
-        if self.applies:
-            places = "" if self.applies == 1 else f" at {self.applies} places"
-            return [f"{self.rule}: Applies{places}."]
-        calls = "call" if self.total == 1 else "calls"
-        out = [f"{self.rule}: Does not apply.", f"  best partial match: {len(self.matched)} of {self.total} {calls}"]
-        out += [f"    {part}\n      is {found}" for part, found in self.matched]
-        where = f" ({self.span})" if self.span else ""
-        out.append(f"  stopped{where}: {self.reason}")
-        out += [f"    {name} = {value}" for name, value in self.values]
-        return out
+    place: str = ""
+    fails: tuple[str, ...] = ()
+    nodes: Mapping[Node, Span] = field(default_factory=dict)
+    node: Node | None = None
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        if self.applies:
+            places = "" if self.applies == 1 else f" at {self.applies} places"
+            return f"{self.rule}: Applies{places}."
+        operators = "operator" if self.total == 1 else "operators"
+        at = f" at {self.place}" if self.place else ""
+        out = [
+            f"{self.rule}: Does not apply.",
+            f"  closest match: {len(self.matched)} of {self.total} {operators}{at}; fails at {self.fails[0]}",
+            *[f"    also at {one}" for one in self.fails[1:]],
+        ]
+        out += [f"    {part}\n      is {found}" for part, found in self.matched]
+        out += [f"    {name} = {value}" for name, value in self.values]
+        return "\n".join(out)
 
 
-def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value, str] | None = None) -> Explanation:
-    """The place where a rule comes farthest, and what stops it there.
+def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value | Node, str] = MappingProxyType({})) -> Explanation:
+    """The place where most of a rule's left side matches, and what stops it there.
 
     Args:
-        names: what values are called in the model, for the text.
+        names: what values and nodes are called in the model, for the text.
     """
-    index = GraphIndex(graph)
-    trace = Trace()
-    applies = 0
-    for match in find_matches(rule, index, trace=trace):
+    index, sites = GraphIndex(graph), rule.left.sites
+    found = [match for match in find_matches(rule, index) if apply_match(match, graph) is not None]
+    if found:
+        nodes: dict[Node, Span] = {node: sites[site].span for site, node in found[0].state.nodes.items()}
+        return Explanation(rule.name, len(found), nodes=nodes)
+    index.memory = IndexMemory(few=True)
+    closest = Closest(rule, index, names)
+    # part after part, also those that cannot be joined; what a guard wants to be constant may be none, so that the guard is named
+    for match in find_matches(replace(rule, constants=frozenset()), index, refused=closest.refused):
         try:
             replaced(match, graph)
-            applies += 1
         except Refused as problem:
-            trace.rejected(match.state, str(problem), rule.span)
-    if applies:
-        return Explanation(rule.name, applies)
-    sites = rule.left.sites
-    if not trace.state.nodes:
-        missing = next((s for s in sites if s.operator is not None and s.operator not in index.by_operator), None)
-        if missing:
-            reason = f"the graph has no `{missing.operator}`"
-            return Explanation(rule.name, 0, (), _written(sites), reason, missing.span)
-    called = names or {}
-    found = trace.state.nodes
+            closest.keep(match.state, (2,), -1, str(problem), rule.span)
+            break
+    if closest.rank < (1,):
+        closest.search()
+    state, written = closest.state, {site.span for site in sites}
+    fit = fitting(state)
     # a `let` that is used several times is several sites, and one call to whoever wrote it
-    open_ones = {_at(site.span) for number, site in enumerate(sites) if number not in found}
-    matched = {
-        _at(sites[site].span): (_one_line(sites[site].span.text), _place(node, called, index))
-        for site, node in sorted(found.items())
-    }
-    whole = tuple(text for at, text in matched.items() if at not in open_ones)
-    bound = tuple((name, _tensor(value, called)) for name, value in sorted(trace.state.values.items()))
-    return Explanation(rule.name, 0, whole, _written(sites), trace.reason, trace.span, (*bound, *trace.values))
+    open_ones = {site.span for site in sites if site.id not in fit}
+    calls = {sites[site].span: node for site, node in sorted(fit.items()) if sites[site].span not in open_ones}
+    missed = [(item.span or sites[item.site].span, item.node, item.reason()) for item in state.missed]
+    lacking = [
+        (site.span, None, f"the model has no `{site.label}`")
+        for site in sites
+        if site.operator and site.operator not in index.by_operator
+    ]
+    missed = lacking[:1] + missed if not state.nodes else missed
+    span, failed, reason = missed[0] if missed else (rule.span, None, "no place in the model was tried")
+    fails = [f"{at}{f' on {names[node]}' if node and node in names else ''}: {why}" for at, node, why in missed] or [
+        f"{span}: {reason}"
+    ]
+    return Explanation(
+        rule.name, 0, tuple((_one_line(at, written), _place(node, names, index)) for at, node in calls.items()), len(written),
+        reason, span, (*((name, _tensor(value, names)) for name, value in sorted(state.values.items())), *_values(rule, state, span)),
+        names.get(max(calls.values(), key=index.position.__getitem__), "") if calls else "",
+        tuple(dict.fromkeys(fails))[:MOST], {node: at for at, node in calls.items()}, failed,
+    )  # fmt: skip
 
 
-def _written(sites: Sequence[Site]) -> int:
-    """Count the calls that the author wrote for some sites."""
-    return len({_at(site.span) for site in sites})
+def _values(rule: CompiledRule, state: MatchState, span: Span) -> tuple[tuple[str, str], ...]:
+    """The names of the guard that failed, with their values."""
+    failed = next((c for c in rule.conditions if c.span is span), None)
+    if not failed:
+        return ()
+    env = environment(rule, state, state.names)
+    pairs = [(type, state.values[name].type) for name, type in rule.types.items() if name in state.values]
+    with contextlib.suppress(Mismatch, Unbound, DslcError):
+        solve(pairs, [c for c in rule.conditions if c is not failed], env)
+    out = []
+    for name in sorted(free_names(failed, rule.functions)):
+        with contextlib.suppress(Mismatch, Unbound, DslcError):
+            out.append((name, show(env.get(name))))
+    return tuple(out)
 
 
-def _at(span: Span) -> tuple[str, int, int]:
-    return span.source.path, span.start, span.end
+def _place(node: Call, names: Mapping[Value | Node, str], index: GraphIndex) -> str:
+    return f"{names.get(node) or f'node {index.position[node]}'}: {show_call(node)}"
 
 
-def _place(node: Call, names: Mapping[Value, str], index: GraphIndex) -> str:
-    name = next((names[value] for value in node.values if value in names), "")
-    return f"{name or f'node {index.position[node]}'}: {show_call(node)}"
-
-
-def _tensor(value: Value, names: Mapping[Value, str]) -> str:
+def _tensor(value: Value, names: Mapping[Value | Node, str]) -> str:
     kind = " (constant)" if value.constant else ""
-    name = names.get(value, "")
-    return f"{name} {show(value)}{kind}".strip()
+    return f"{names.get(value, '')} {show(value)}{kind}".strip()
 
 
-def _one_line(text: str) -> str:
-    joined = " ".join(text.split())
+def _one_line(span: Span, calls: Collection[Span]) -> str:
+    """A call without what other calls inside of it are."""
+    text, end = "", span.start
+    for one in sorted(calls, key=lambda one: (one.start, -one.end)):
+        if one.starts_in(span) and one.start >= end and one is not span:
+            text, end = f"{text}{span.source.text[end : one.start]}...", one.end
+    joined = " ".join((text + span.source.text[end : span.end]).split())
     return joined if len(joined) <= 60 else joined[:57] + "..."
