@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -94,7 +95,8 @@ class _Reading:
         attrs: Attrs = tuple((name, size) for name, size in sizes.items() if name in given)
         instance = elaborate(self._rules, op, types, attrs)
         holes = tuple(
-            hole(k, type, param.name.startswith("w")) for k, (param, type) in enumerate(zip(params, types, strict=True))
+            hole(k, type, re.fullmatch("w[0-9]+", param.name) is not None)
+            for k, (param, type) in enumerate(zip(params, types, strict=True))
         )
         known = dict(zip(instance.params, holes, strict=True))
         outputs = rebuild(instance.outputs, self._node, known)
