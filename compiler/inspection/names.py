@@ -53,12 +53,11 @@ class Names:
     def numbers(self) -> dict[Any, str]:
         """The texts of numbers that are no integers."""
         found: dict[Any, str] = {}
-        kind: Any
         # what is written out is no attribute that happens to have its value
-        for kind in (t.Float, t.Name, t.Call, t.Binary):
-            for node in nodes(kind, self._body):
+        for node in sorted(t.walk(self._body), key=lambda each: not isinstance(each, t.Float)):
+            if isinstance(node, t.Float | t.Name | t.Call) or (isinstance(node, t.Binary) and node.op == "/"):
                 value = self._value(node)
-                if isinstance(value, Fraction | float) and (kind is not t.Binary or node.op == "/"):
+                if isinstance(value, Fraction | float):
                     found.setdefault(exactly(value), node.span.text)
         return found
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from decimal import Decimal
 from fractions import Fraction
 from itertools import count
 from typing import Any
 
 from dslc.ir.fold import shorter
-from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, exactly, num, raw_apply, scalars
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, exactly, num, raw_apply, scalars
 
 _INFIX = {"+", "*", "/", "//", "%", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or"}
 #: of each dimension of a tensor the names of what runs along it, the best ones first
@@ -166,7 +165,10 @@ class ReadableText(LanguageText):
         if node.op == "*" and isinstance(head := node.args[0], Num) and head.value < 0:
             return "-" + " * ".join(map(self._inner, (num(-head.value), *node.args[1:]))).removeprefix("1 * ")
         if isinstance(node, Num):
-            return self._numbers.get(exactly(node.value)) or _decimal(node.value) or super().fresh(node)
+            value = node.value
+            short = repr(float(value)) if isinstance(value, Fraction) and abs(value) < 1e300 else ""
+            decimal = short if short and Fraction(short) == value else ""
+            return self._numbers.get(exactly(value)) or decimal or super().fresh(node)
         text = super().fresh(node)
         return text.removesuffix("[]") if isinstance(node, Read) else text
 
@@ -179,27 +181,14 @@ class ReadableText(LanguageText):
         return inner, names
 
     def _sum(self, node: Scalar) -> str:
-        return super()._sum(raw_apply("+", *sorted(node.args, key=_late)))
-
-
-def _late(part: Scalar) -> tuple[bool, bool]:
-    """Order of parts: those that are subtracted behind those that are added, and numbers behind the rest."""
-    head = part.args[0] if part.op == "*" else part
-    return isinstance(head, Num) and head.value < 0, isinstance(part, Num)
+        # what is subtracted stands behind what is added, and numbers behind the rest
+        late = sorted(node.args, key=lambda part: (self.go(part).startswith("-"), isinstance(part, Num)))
+        return super()._sum(raw_apply("+", *late))
 
 
 def unlike(name: str, taken: Collection[str]) -> str:
     """A name that none of these is: with a number behind it where it is taken."""
-    return next(each for k in count(1) if (each := name if k == 1 else f"{name}_{k}") not in taken)
-
-
-def _decimal(value: Number) -> str:
-    """A fraction as the decimal that it is exactly; empty where it is none of 20 digits."""
-    for places in range(20 if isinstance(value, Fraction) else 0):
-        if (whole := value * 10**places) == int(whole):
-            exact = Decimal(int(whole)).scaleb(-places)
-            return min(f"{exact:f}", f"{exact:e}", key=len)
-    return ""
+    return next(each for k in count(1) if (each := name + f"_{k}" * (k > 1)) not in taken)
 
 
 def _matrix(values: tuple[object, ...]) -> str:
