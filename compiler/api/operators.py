@@ -163,8 +163,8 @@ def _expression(on: Console, facts: dict[str, Any]) -> None:
             f"{each['tensor']}.{each['dim']}" + ("" if each["coefficient"] == 1 else f" x {_coefficient(each)}")
             for each in row["coefficients"]
         )
-        rows.append((row["name"], row["extent"], row["kind"], row["in"], where))
-    head = ("iterator", "extent", "kind", "in", "moves along (tensor.axis x step)")
+        rows.append((row["name"], row["extent"], row["kind"], where or "no tensor"))
+    head = ("iterator", "extent", "kind", "moves along (tensor.axis x step)")
     print_table(head, rows, numbers={"extent"}, lines="head", on=on)
     for name, box_ in facts["reads"].items():
         places = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in box_ or ())

@@ -6,7 +6,6 @@ from typing import Any
 
 from dslc.analysis.boxes import read_boxes, splits
 from dslc.analysis.counts import graph_counts, scope_counts
-from dslc.analysis.iterators import describe as describe_group
 from dslc.analysis.iterators import iterator_table
 from dslc.analysis.linearity import linear_classes
 from dslc.analysis.numeric import DataDependent
@@ -59,7 +58,7 @@ def describe(rules: Rules, op: OperatorDef, outputs: Values) -> dict[str, Any]:
     facts |= {
         "arguments": {name: str(value.type) for value, name in named.items()},
         "attributes": {name: plain(value) for name, value in node.attrs},
-        "sizes": known.sizes(),
+        "sizes": {name: plain(value) for name, value in known.sizes().items()},
         "results": {name: str(value.type) for name, value in zip(produced, outputs, strict=True)},
         "linear_in": [
             [named[v] for v in instance.params if v in group] for group in linear_classes(instance.params, expanded)
@@ -136,6 +135,8 @@ def _expressions(outputs: Values, names: dict[Value, str], known: Names) -> list
             own = names.setdefault(value, unlike("part", names.values()))
             operands = tuple(names.get(arg, "?") for arg in node.args)
             text = ReadableText(operands, [axes.get(arg, ()) for arg in node.args], numbers, [own])
+            # what an operator inside computes has names of its own
+            text.spare = known.spare if any(axes.get(value, ())) else ()
             iters, along = text.name_scope(node.scope, axes.get(value, ()))
             axes[value] = [mine or other for mine, other in zip(axes.get(value, along), along, strict=True)]
             out.append(_expression(node, own, operands, text, iters))
@@ -163,7 +164,6 @@ def _expression(
                 else ", ".join(text.rows.get((row.name, row.extent, row.kind), [row.name])),
                 "extent": str(row.extent),
                 "kind": row.kind,
-                "in": describe_group(row.operands, operands, own),
                 "coefficients": [
                     {
                         "tensor": own if o.operand < 0 else operands[o.operand],

@@ -36,6 +36,7 @@ class Names:
         self._defined = [(each.name, each.places or ()) for each in nodes(t.Defined, self._body)]
         with suppress(Mismatch, DslcError):
             self._env = operator_env(rules, op, args, dict(attrs))
+        self.spare = [*self._row([*nodes(t.Binder, self._body)], 0)]
 
     def _value(self, expr: t.Expr | None, name: str = "") -> Any:
         with suppress(Unbound, Mismatch, DslcError):
@@ -48,7 +49,8 @@ class Names:
 
     def sizes(self) -> dict[str, Any]:
         """The sizes that its types name."""
-        return {each.id: self._value(each) for _, dims in self._rows for each in nodes(t.Name, dims)}
+        found = {each.id: self._value(each) for _, dims in self._rows for each in nodes(t.Name, dims)}
+        return {name: value for name, value in found.items() if value is not None}
 
     def numbers(self) -> dict[Any, str]:
         """The texts of numbers that are no integers."""

@@ -120,6 +120,7 @@ class ReadableText(LanguageText):
     """
 
     tight = frozenset({"", "*", "/", "//", "%", "^"})
+    spare: Sequence[str] = ()  #: names for iterators that run along nothing by themselves
 
     def __init__(
         self, operands: Sequence[str], axes: Sequence[Axes], numbers: Mapping[Any, str] = {}, taken: Iterable[str] = (),
@@ -140,7 +141,7 @@ class ReadableText(LanguageText):
                 for index, names in zip(read.index, self._axes[read.operand], strict=False):
                     wanted += names if index is it else ()
             taken = {"", *self._taken, *self._iters.values()}
-            self._iters[it] = next((each for each in (*wanted, *LETTERS) if each not in taken), it.name)
+            self._iters[it] = next((each for each in (*wanted, *self.spare, *LETTERS) if each not in taken), it.name)
         return [self._iters[it] for it in iters]
 
     def name_scope(self, scope: Any, known: Axes) -> tuple[list[str], Axes]:

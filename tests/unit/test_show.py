@@ -56,13 +56,19 @@ operator rows(i0: T[N]) -> Y: T[N] {
   let t0[r0: N] = 3 * i0[r0 // 2 * 2 + r0 % 2]
   Y[r0] = 1 - i0[r0] - (sum[i1: N] t0[i1])
 }
+operator windowed(X: T[N]) -> Y: T[O] {
+  attr size: int[1] = 3
+  let O = N - size[0] + 1
+  Y[n] = sum[*tap: size] X[*([n] + tap)]
+}
 operator attended(X: T[M, N]) -> Y: T[M, N] { Y = softmax(X, axis=-1) }
 """
 
 
 def shown(tmp_path: Path, *arguments: str) -> str:
     (tmp_path / "named.rules").write_text(NAMED)
-    result = CliRunner().invoke(command, [*arguments, "--rules", str(tmp_path / "named.rules")], catch_exceptions=False)
+    libraries = ("--rules", str(tmp_path / "named.rules"), "--rules", "std")
+    result = CliRunner().invoke(command, [*arguments, *libraries], catch_exceptions=False)
     return result.output
 
 
@@ -76,6 +82,11 @@ def test_names_and_numbers_of_the_text_are_kept(tmp_path: Path) -> None:
         "V[0 to 1, 0, 0 to 2]",
     ):
         assert line in text, text
+
+
+def test_iterators_of_merged_dimensions_and_windows_have_their_names_too(tmp_path: Path) -> None:
+    assert "Y[n: 4] = sum[tap: 3] X[n + tap]" in shown(tmp_path, "windowed", "--shape", "X=6")
+    assert "Y[n: 2, (g: 1, f: 5), o: 1] = sum[c: 4, r: 5] (X[n, 4 * g + c, o + r, other=0] *" in shown(tmp_path, "conv")
 
 
 def test_a_name_may_be_any_and_indices_are_short(tmp_path: Path) -> None:
