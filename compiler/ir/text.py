@@ -39,7 +39,7 @@ PROGRAM = "program"
 ELEMENTS = 64  #: elements of an array that is written out
 
 #: names of tensors that no part of a program has
-_NAME = re.compile(r"(?![cktvw][0-9]+$|z_)[A-Za-z]\w*", re.ASCII)
+_NAME = re.compile(r"(?![chkstvwy][0-9]+$|z_)[A-Za-z]\w*", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-y][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 _OWN = re.compile(r"[chiknrstvwy][0-9]+")
 _ESCAPE = re.compile(r"__|_([0-9a-f]+)_")
@@ -188,6 +188,8 @@ def program_text(
     for number, value in enumerate(graph.inputs):
         if not is_hole(value, number):
             raise NotWritten(f"input {number} is not the hole of that number")
+    sizes = {size_name(size.name) for size in sizes_of(graph)}
+    inputs = [name if name not in sizes else "" for name in inputs]
     work = _Program(inputs, axes, "y{}" if axes is None or len(graph.outputs) > 1 or "Y" in inputs else "Y")
     work.operator(name, graph)
     return "dslc 1\n\n" + "\n\n".join(work.operators) + "\n"

@@ -254,6 +254,12 @@ def test_every_operator_of_std_reads_back_from_its_text_for_people(std: Rules) -
             assert all(f"{each}: " in text for each in names), text
 
 
+def test_a_tensor_does_not_take_the_name_of_a_size() -> None:
+    graph = one(read(0, (I0,)), [TensorType(F32, (N,))], [N])
+    text = program_text(graph, inputs=("N",), axes={})
+    assert "program(h0: f32[N]) -> Y" in text and read_program(NOTHING, text) is graph
+
+
 def test_a_text_for_people_has_their_names_and_no_name_twice(std: Rules) -> None:
     """Iterators are named by dimensions, new ones by letters that nothing else is called; a reserved name gives way."""
     types = [TensorType(F32, (8, 3)), TensorType(F32, (3,))]
@@ -263,6 +269,10 @@ def test_a_text_for_people_has_their_names_and_no_name_twice(std: Rules) -> None
     text = program_text(graph, inputs=("i", "v0"), axes=axes)
     assert "Y[j: 8] = (sum[row: 3] (i[j - 1, row, other=0] * h1[row])) + 0.25" in text
     assert read_program(std, text) is graph
+    assert "program(weights: f32[8, 3], h1: f32[3]) -> Y: f32[8] {" in program_text(
+        graph, inputs=("weights", "h0"), axes=axes
+    )
+    assert "program(Y: f32[8, 3], h1: f32[3]) -> y0: f32[8] {" in program_text(graph, inputs=("Y", "y0"), axes=axes)
 
 
 def test_a_program_of_calls_scopes_weights_and_numbers(std: Rules) -> None:
