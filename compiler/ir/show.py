@@ -22,13 +22,8 @@ def show_scalar(node: Scalar) -> str:
     return ScalarText(None).go(node)
 
 
-def show_with(node: Scalar, operands: tuple[str, ...]) -> str:
-    """As `show_scalar`, with names for the operands."""
-    return ScalarText(operands).go(node)
-
-
 class ScalarText:
-    """Expressions as text; other notations override `fresh`."""
+    """Expressions as text, with names for the operands or `$0`, `$1`, ...; other notations override `fresh`."""
 
     tight = frozenset({"*"})  #: functions that need no parentheses in a sum
 
