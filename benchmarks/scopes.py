@@ -15,7 +15,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Scope, Value, input_value, scope_value
 from dslc.ir.normal import Normalizer
 from dslc.ir.scalar import apply, iterator, num, read, reduce
-from dslc.ir.scopes import drop_axis, inline, renumber, restrict, split_iterator, substitute
+from dslc.ir.scopes import inline, renumber, restrict, split_iterator, substitute
 
 I0, I1, I2, I3 = (iterator(f"i{k}") for k in range(4))
 R0, R1, R2 = (iterator(f"r{k}") for k in range(3))
@@ -84,7 +84,6 @@ def main() -> None:
         ),  # type: ignore[attr-defined]
         "inline": ("fused", lambda v: inline(v, 0)),
         "renumber": ("convolution", renumber),
-        "drop an axis": ("convolution", lambda v: drop_axis(v, 0, 1)),
         "restrict": ("convolution", lambda v: restrict(v, {1: (2, 4)})),
         "normal, product": ("product", lambda v: Normalizer().value(v)),
         "normal, convolution": ("convolution", lambda v: Normalizer().value(v)),

@@ -21,16 +21,12 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class IteratorRow:
-    """One iterator: `kind` is traversal, sum, max, ...; `operands` the tensors in whose index it occurs, the output being -1."""
+    """One iterator: `kind` is traversal, sum, max, ..."""
 
     name: str
     extent: Scalar
     kind: str
     occurrences: tuple[Occurrence, ...]
-
-    @property
-    def operands(self) -> frozenset[int]:
-        return frozenset(each.operand for each in self.occurrences)
 
 
 def iterator_table(scope: Scope) -> tuple[IteratorRow, ...]:
@@ -80,9 +76,3 @@ def coefficient_of(index: Scalar, iterator: Scalar) -> int | None:
         return None
     slope, _ = poly.split(iterator)
     return slope.constant if slope.is_constant else None
-
-
-def describe(operands: frozenset[int], names: tuple[str, ...], output: str) -> str:
-    """A group in words: `A + B` is reduced over, `A + Y` runs through both."""
-    parts = [names[k] for k in sorted(operands) if k >= 0]
-    return " + ".join([*parts, output] if -1 in operands else parts) or "no tensor"

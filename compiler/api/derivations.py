@@ -27,6 +27,7 @@ from dslc.errors import DslcError, SourceText, Span, error
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import Cyclic, folded
 from dslc.inspection.bounds import check_operator
+from dslc.inspection.names import axes_of
 from dslc.interpret.draws import elements
 from dslc.ir.graph import Graph, Scope, ScopeNode, nodes_of
 from dslc.ir.scalar import Reduce, walk
@@ -262,16 +263,19 @@ def _described(
 ) -> tuple[tuple[DerivedProgram, ...], list[Graph]]:
     """The programs that are shown, the fastest first where they are measured, and the graphs of the proved ones."""
     shown = []
+    axes = axes_of(rules, called.graph.outputs)
     for proved, program in [(True, one) for one in verdicts.proved] + [(False, one) for one in verdicts.waiting]:
         # what a lowering runs is written as what it computes
         graph = Graph(called.graph.inputs, (unlowered(rules, program.value, lowered),))
+        along = axes_of(rules, graph.outputs) | axes
+        along[graph.outputs[0]] = axes.get(called.value, ())
         moved = [
             value for node in program.generated for value in (*dict.fromkeys(node.args), *node.values)
         ]  # fmt: skip
         known = all(value.type.is_static for value in moved)
         one = DerivedProgram(
             ", ".join(name.partition(".")[2] for name in program.targets), tuple(str(step) for step in program.steps), proved,
-            program.seconds * 1e3, program_text(graph), plain_calls(program.calls),
+            program.seconds * 1e3, program_text(graph, inputs=called.names, axes=along), plain_calls(program.calls),
             tuple(str(node.scope) for node in program.generated),
             sum(int(value.type.elements) * value.type.dtype.bytes for value in moved) if known else None,
             _measured(rules, graph, called) if measure else None, picture_of(program.value),

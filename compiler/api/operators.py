@@ -106,21 +106,27 @@ def print_facts(on: Console, facts: dict[str, Any]) -> None:
         on.print(f"  {line}")
     on.print()
     _line(on, "traits", ", ".join(facts["traits"]))
-    found = facts["bounds"]
-    proofs = f"{found['proved']} for all sizes"
-    if found["bounded"]:
-        proofs += f", {found['bounded']} at sampled attributes"
-    if found["assumed"]:
-        proofs += f", {found['assumed']} data-dependent and assumed"
-    _line(on, "bounds", f"{found['status']} ({proofs})")
-    for text in found["counterexamples"]:
-        _line(on, "", text)
+    _line(on, "bounds", bounds_text(facts["bounds"]))
+    for text in facts["bounds"]["counterexamples"]:
+        _line(on, "", text.removesuffix(": "))
     if "arguments" in facts:
         _instance(on, facts)
     _line(on, "also", ", ".join(facts.get("also", ())))
     for clause in facts["onnx"]:
         until = "" if clause["until"] is None else f" to {clause['until'] - 1}"
         _line(on, "onnx", f"{clause['op']}, opset {clause['since']}{until or ' and newer'}: {clause['text']}")
+
+
+def bounds_text(found: dict[str, Any]) -> str:
+    """The status of an operator's reads, and how many there are of each kind."""
+    kinds = {
+        "proved": "for all sizes",
+        "bounded": "at sampled attributes",
+        "assumed": "at positions that are data: assumed",
+    }
+    counts = [(found[kind], how) for kind, how in kinds.items() if found[kind]]
+    text = ", ".join(f"{number} {'read' if number == 1 else 'reads'} {how}" for number, how in counts)
+    return f"{found['status']} ({text})" if text else "nothing to prove"
 
 
 def _line(on: Console, name: str, text: str) -> None:
@@ -134,6 +140,7 @@ def _instance(on: Console, facts: dict[str, Any]) -> None:
     for name, type in facts["arguments"].items():
         _line(on, "argument", f"{name}: {type}")
     _line(on, "attributes", ", ".join(f"{name} = {value}" for name, value in facts["attributes"].items()))
+    _line(on, "sizes", ", ".join(f"{name} = {value}" for name, value in facts["sizes"].items()))
     for name, type in facts["results"].items():
         _line(on, "result", f"{name}: {type}")
     classes = [" and ".join(group) + (" jointly" if len(group) > 1 else "") for group in facts["linear_in"]]
@@ -156,14 +163,15 @@ def _expression(on: Console, facts: dict[str, Any]) -> None:
             f"{each['tensor']}.{each['dim']}" + ("" if each["coefficient"] == 1 else f" x {_coefficient(each)}")
             for each in row["coefficients"]
         )
-        rows.append((row["name"], row["extent"], row["kind"], row["in"], where))
-    print_table(("iterator", "extent", "kind", "in", "coefficients"), rows, numbers={"extent"}, lines="head", on=on)
+        rows.append((row["name"], row["extent"], row["kind"], where or "no tensor"))
+    head = ("iterator", "extent", "kind", "moves along (tensor.axis x step)")
+    print_table(head, rows, numbers={"extent"}, lines="head", on=on)
     for name, box_ in facts["reads"].items():
-        inside = "nothing" if box_ is None else " ".join(f"[{low}, {high}]" for low, high in box_) or "its one element"
-        _line(on, "reads", f"{name}: {inside}")
+        places = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in box_ or ())
+        _line(on, "reads", f"nothing of {name}" if box_ is None else f"{name}[{places}]")
     cut = facts["boxes"]
     if cut is not None:
-        points = "; ".join(f"i{k} at {_few(p)}" for k, p in enumerate(cut["splits"]) if p)
+        points = "; ".join(f"{rows[k][0]} at {_few(p)}" for k, p in enumerate(cut["splits"]) if p)
         exact = "" if cut["exact"] else ", not uniform inside (a condition joins several iterators)"
         _line(on, "boxes", f"{cut['count']}{' (cut ' + points + ')' if points else ''}{exact}")
     _line(on, "counts", f"{facts['flops']:,} FLOPs, {facts['bytes']:,} bytes")

@@ -84,22 +84,17 @@ def read_call(
         if text.strip().endswith(".onnx"):
             hint = "of a model the node is named: `--node NAME`"
         raise error("E0911", "this is no call of an operator with typed tensors", Span(source, 0, len(text)), hint=hint)
-    own = _own_names(typed)
-    for name, chosen in own.items():
-        if name != chosen:
-            body = re.sub(rf"\b{name}\b", chosen, body)
-    given = {own[name]: (type, starts.get(name)) for name, type in typed.items()}
-    params = ", ".join(f"{name}: {type}" for name, (type, _) in given.items())
-    outside = next(each for each in ("y", "z", "y_", "z_") if not any(name.startswith(each) for name in given))
+    params = ", ".join(f"{name}: {type}" for name, type in typed.items())
+    outside = next(each for each in ("y", "z", "y_", "z_") if not any(name.startswith(each) for name in typed))
     results = ", ".join(f"{outside}{k}" for k in range(_results(rules, text) if several else 1))
     opening = f"dslc 1\n\noperator {PROGRAM}("
     head = f"{opening}{params}) -> {results} {{\n  {results} =\n"
     # where what stands in the program stands in the call: the call itself, and the types
     parts = [(len(head), 0, len(text))]
     at = len(opening)
-    for name, (type, start) in given.items():
-        if start is not None:
-            parts.append((at + len(name) + 2, start, len(type)))
+    for name, type in typed.items():
+        if name in starts:
+            parts.append((at + len(name) + 2, starts[name], len(type)))
         at += len(name) + len(type) + 4
     try:
         graph = read_program(rules, f"{head}{body}\n}}\n", short=True)
@@ -145,18 +140,6 @@ def _plain(source: SourceText) -> None:
             raise error(
                 "E0329", f"{number[0]} does not fit 64 bits, as sizes and attributes must", Span(source, *number.span())
             )
-
-
-def _own_names(typed: Mapping[str, str]) -> dict[str, str]:
-    """Names of as many letters that none of them is called by already: those of weights begin with a `w` in programs."""
-    own = {name: name for name in typed if not name.startswith("w")}
-    for name in typed:
-        if name.startswith("w"):
-            others = (letter + name[1:] for letter in "vutsrqponmlkjihgfedcba")
-            own[name] = next(
-                (each for each in others if each not in own.values() and each not in _RESERVED), f"v_{name}"
-            )
-    return {name: own[name] for name in typed}
 
 
 def _results(rules: Rules, text: str) -> int:

@@ -6,18 +6,19 @@ from typing import Any
 
 from dslc.analysis.boxes import read_boxes, splits
 from dslc.analysis.counts import graph_counts, scope_counts
-from dslc.analysis.iterators import describe as describe_group
 from dslc.analysis.iterators import iterator_table
 from dslc.analysis.linearity import linear_classes
 from dslc.analysis.numeric import DataDependent
 from dslc.analysis.pointwise import is_pointwise
 from dslc.inspection.bounds import check_operator
+from dslc.inspection.names import COMPUTING, Names
+from dslc.ir.constants import FillRef
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Call, Constant, ScopeNode, Value, Values, nodes_of
-from dslc.ir.scalar import Scalar
-from dslc.ir.show import show_with
+from dslc.ir.graph import Call, Constant, Node, ScopeNode, Value, Values, nodes_of, rebuild
+from dslc.ir.scalar import Scalar, num
+from dslc.ir.show import ReadableText, unlike
 from dslc.semantics.definitions import OnnxClause, OperatorDef
-from dslc.semantics.elaborate import elaborate, expand
+from dslc.semantics.elaborate import elaborate, expand_node
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
@@ -37,14 +38,27 @@ def describe(rules: Rules, op: OperatorDef, outputs: Values) -> dict[str, Any]:
     if not isinstance(node, Call):
         return facts
     instance = elaborate(rules, op, tuple(arg.type for arg in node.args), node.attrs)
-    expanded = expand(rules, instance.outputs)
-    names = tuple(param.name for param in op.syntax.params)
-    named = dict(zip(instance.params, _numbered(names, len(instance.params)), strict=True))
+    known = Names(rules, op, instance.params, node.attrs)
+    params = tuple(param.name for param in op.syntax.params)
+    named = dict(zip(instance.params, _numbered(params, len(instance.params)), strict=True))
+    names, lets = {**named}, known.tensors()
+
+    def step(node: Node, args: Values) -> Values:
+        values = expand_node(rules, node, args)
+        for old, new in zip(node.values, values, strict=True):
+            if old in lets:
+                names.setdefault(new, lets[old])
+            elif isinstance(node, Call):
+                names.setdefault(new, unlike(rules.operator(node.op).short, {*names.values(), *lets.values()}))
+        return values
+
+    expanded = rebuild(instance.outputs, step)
     produced = _numbered(tuple(output.name for output in op.syntax.outputs), len(expanded))
     total = graph_counts(expanded)
     facts |= {
         "arguments": {name: str(value.type) for value, name in named.items()},
         "attributes": {name: plain(value) for name, value in node.attrs},
+        "sizes": {name: plain(value) for name, value in known.sizes().items()},
         "results": {name: str(value.type) for name, value in zip(produced, outputs, strict=True)},
         "linear_in": [
             [named[v] for v in instance.params if v in group] for group in linear_classes(instance.params, expanded)
@@ -52,7 +66,7 @@ def describe(rules: Rules, op: OperatorDef, outputs: Values) -> dict[str, Any]:
         "pointwise": is_pointwise(instance.params, expanded),
         "flops": total.flops,
         "bytes": total.bytes,
-        "expressions": _expressions(expanded, named, dict(zip(expanded, produced, strict=True))),
+        "expressions": _expressions(expanded, names | dict(zip(expanded, produced, strict=True)), known),
     }
     return facts
 
@@ -62,7 +76,7 @@ def _numbered(names: tuple[str, ...], count: int) -> tuple[str, ...]:
     return names if len(names) >= count else tuple(f"{names[0]}{k}" for k in range(count))
 
 
-_DEFINING = t.Attr | t.Where | t.Let | t.LetMany | t.Function | t.Equation | t.EquationMany
+_DEFINING = t.Attr | t.Where | COMPUTING
 
 
 def plain(value: Any) -> Any:
@@ -106,35 +120,50 @@ def clause_text(rules: Rules, clause: OnnxClause) -> dict[str, Any]:
     return {"op": clause.op, "since": clause.since, "until": min(ends, default=None), "text": text}
 
 
-def _expressions(outputs: Values, named: dict[Value, str], produced: dict[Value, str]) -> list[dict[str, Any]]:
-    names = {**named, **produced}
+def _expressions(outputs: Values, names: dict[Value, str], known: Names) -> list[dict[str, Any]]:
+    axes = {value: known.axes(name, value.type.rank) for value, name in names.items()}
+    numbers = known.numbers()
     out = []
     for node in nodes_of(outputs):
         value = node.values[0]
         if isinstance(node, Constant):
-            names.setdefault(value, getattr(node.data, "key", "constant").replace("fill:", ""))
-        if not isinstance(node, ScopeNode):
-            continue
-        names.setdefault(value, f"t{sum(1 for name in names.values() if name.startswith('t') and name[1:].isdigit())}")
-        out.append(_expression(node, names))
+            data = node.data
+            names.setdefault(
+                value, ReadableText((), ()).line(num(data.value)) if isinstance(data, FillRef) else "constant"
+            )
+        if isinstance(node, ScopeNode):
+            own = names.setdefault(value, unlike("part", names.values()))
+            operands = tuple(names.get(arg, "?") for arg in node.args)
+            text = ReadableText(operands, [axes.get(arg, ()) for arg in node.args], numbers, [own])
+            # what an operator inside computes has names of its own
+            text.spare = known.spare if any(axes.get(value, ())) else ()
+            iters, along = text.name_scope(node.scope, axes.get(value, ()))
+            axes[value] = [mine or other for mine, other in zip(axes.get(value, along), along, strict=True)]
+            out.append(_expression(node, own, operands, text, iters))
     return out
 
 
-def _expression(node: ScopeNode, names: dict[Value, str]) -> dict[str, Any]:
+def _expression(
+    node: ScopeNode, own: str, operands: tuple[str, ...], text: ReadableText, iters: list[str]
+) -> dict[str, Any]:
     scope = node.scope
-    operands = tuple(names.get(arg, "?") for arg in node.args)
-    own = names[node.values[0]]
     shapes = [tuple(int(s) for s in arg.type.shape if isinstance(s, int)) for arg in node.args]
-    places = ", ".join(f"{i.name}: {e}" for i, e in scope.ranges)
+    binders = [f"{name}: {extent}" for name, extent in zip(iters, scope.extents, strict=True)]
+    places = (", ".join(binders[k] for k in axis) for axis in scope.dimensions)
+    inside = ", ".join(
+        f"({place})" if len(axis) > 1 else place for place, axis in zip(places, scope.dimensions, strict=True)
+    )
+    body = text.line(scope.body)
     facts: dict[str, Any] = {
         "name": own,
-        "equation": f"{own} = {{[{places}] {show_with(scope.body, operands)}}}",
+        "equation": f"{own}[{inside}] = {body}",
         "iterators": [
             {
-                "name": row.name,
+                "name": iters[k]
+                if k < len(iters)
+                else ", ".join(text.rows.get((row.name, row.extent, row.kind), [row.name])),
                 "extent": str(row.extent),
                 "kind": row.kind,
-                "in": describe_group(row.operands, operands, own),
                 "coefficients": [
                     {
                         "tensor": own if o.operand < 0 else operands[o.operand],
@@ -144,7 +173,7 @@ def _expression(node: ScopeNode, names: dict[Value, str]) -> dict[str, Any]:
                     for o in row.occurrences
                 ],
             }
-            for row in iterator_table(scope)
+            for k, row in enumerate(iterator_table(scope))
         ],
         "reads": {
             operands[box.operand]: None if box.box is None else [list(interval) for interval in box.box]

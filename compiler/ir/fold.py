@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from dslc.ir.polynomials import Polynomial
-from dslc.ir.scalar import Num, Number, Scalar, Sym, num, raw_apply
+from dslc.ir.scalar import Num, Number, Scalar, Sym, num, raw_apply, replaced, rewrite, walk
 
 
 def exact_divide(a: Any, b: Any) -> Any:
@@ -392,3 +392,24 @@ def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
         if name == "^" and b.value == 1:
             return a
     return num(1) if name == "/" and a is b and a.integral else raw_apply(name, a, b)
+
+
+# ---- for people ------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1 << 12)
+def shorter(node: Scalar) -> Scalar:
+    """An integer with remainders as differences where it is shorter so: `2 * (i // 2) + i % 2` → `i`. No normal form."""
+    found = [part for part in walk(node) if part.op == "%"] if node.integral else []
+    # one alone, or all of the same iterators: those of mixed radices vanish together
+    forms = [replaced(node, part, _difference_of(part)) for part in found]
+    forms += [rewrite(node, lambda each, own=part.free: _difference_of(each, own)) for part in found]  # type: ignore[misc]
+    best = min([node, *forms], key=lambda form: form.weight)
+    return best if best is node else shorter(best)
+
+
+def _difference_of(node: Scalar, own: frozenset[Any] | None = None) -> Scalar:
+    """`a % b` → `a - b * (a // b)`; every other node as it is, and one of other iterators than these."""
+    if node.op != "%" or (own and not node.free <= own):
+        return node
+    return _difference(node.args[0], _product((node.args[1], simplify("//", node.args))))

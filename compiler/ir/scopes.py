@@ -286,21 +286,6 @@ def _quotient(extent: Dim, factor: Dim) -> Dim:
     return int(whole.value) if isinstance(whole, Num) and isinstance(whole.value, int) else whole
 
 
-def drop_axis(value: Value, axis: int, position: Scalar | int) -> Value:
-    """The result at one position of an axis, without that axis.
-
-    `{[i0: N, i1: M] f(i0, i1)}`, axis 0 at p → `{[i0: M] f(p, i0)}`. The position may not depend on iterators.
-    """
-    scope = scope_of(value)
-    gone = scope.dimensions[axis]
-    values = _at_position(scope, gone, as_scalar(position))
-    kept = [k for k in range(len(scope.extents)) if k not in gone]
-    values.update((traversal(k), traversal(n)) for n, k in enumerate(kept))
-    extents = [scope.extents[k] for k in kept]
-    left = [count for k, count in enumerate(scope.counts) if k != axis]
-    return _closed(scope, extents, left, scope.body, value.node.args, values)
-
-
 def _at_position(scope: Scope, axis: range, position: Scalar) -> dict[Iter, Scalar]:
     """Values of the iterators of one dimension at a position along it."""
     part = Scope(tuple(scope.extents[k] for k in axis), num(0), scope.dtype, (len(axis),))

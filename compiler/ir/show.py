@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
+from fractions import Fraction
+from itertools import count
+from typing import Any
+
+from dslc.ir.fold import shorter
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, exactly, num, raw_apply, scalars
 
 _INFIX = {"+", "*", "/", "//", "%", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or"}
+#: of each dimension of a tensor the names of what runs along it, the best ones first
+Axes = Sequence[Sequence[str]]
+LETTERS = "ijklmnpquvwxyzabcdfgh"  #: names of iterators that have none
 
 
 def show_scalar(node: Scalar) -> str:
@@ -12,13 +22,10 @@ def show_scalar(node: Scalar) -> str:
     return ScalarText(None).go(node)
 
 
-def show_with(node: Scalar, operands: tuple[str, ...]) -> str:
-    """As `show_scalar`, with names for the operands."""
-    return ScalarText(operands).go(node)
-
-
 class ScalarText:
-    """Expressions as text; other notations override `fresh`."""
+    """Expressions as text, with names for the operands or `$0`, `$1`, ...; other notations override `fresh`."""
+
+    tight = frozenset({"*"})  #: functions that need no parentheses in a sum
 
     def __init__(self, operands: tuple[str, ...] | None) -> None:
         self._operands = operands
@@ -47,9 +54,10 @@ class ScalarText:
         if isinstance(node, Table):
             return f"{_matrix(node.values)}[{', '.join(self.go(part) for part in node.index)}]"
         if isinstance(node, Reduce):
-            binders = ", ".join(f"{i.name}: {self.go(e)}" for i, e in node.ranges)
-            where = f" where {self.go(node.where)}" if node.where else ""
-            return f"({node.kind}[{binders}{where}] {self._inner(node.body)})"
+            inner, names = self._below(node)
+            binders = ", ".join(f"{name}: {inner.go(e)}" for name, e in zip(names, node.extents, strict=True))
+            where = f" where {inner.go(node.where)}" if node.where else ""
+            return f"({node.kind}[{binders}{where}] {inner._inner(node.body)})"
         assert isinstance(node, Apply)
         if node.name == "select":
             condition, then, otherwise = node.args
@@ -58,12 +66,20 @@ class ScalarText:
             return self._sum(node)
         if node.name in _INFIX:
             return f" {node.name} ".join(self._inner(arg) for arg in node.args)
-        return f"{node.name}({', '.join(self.go(arg) for arg in node.args)})"
+        return f"{node.name}({', '.join(map(self.line, node.args))})"
+
+    def line(self, node: Scalar) -> str:
+        """An expression that stands by itself."""
+        return self.go(node)
+
+    def _below(self, node: Reduce) -> tuple[ScalarText, Sequence[str]]:
+        """The text of what a reduction holds, and the names of its iterators."""
+        return self, [it.name for it in node.iters]
 
     def _sum(self, node: Apply) -> str:
         text = ""
         for arg in node.args:
-            part = self.go(arg) if arg.op == "*" else self._inner(arg)
+            part = self.go(arg) if arg.op in self.tight else self._inner(arg)
             if part.startswith("-1 * "):
                 part = "-" + part[5:]
             if not text:
@@ -78,6 +94,97 @@ class ScalarText:
         text = self.go(node)
         wrap = (node.op in _INFIX) or (isinstance(node, Num) and "/" in text)
         return f"({text})" if wrap else text
+
+
+class LanguageText(ScalarText):
+    """Functions as the language writes them."""
+
+    def fresh(self, node: Scalar) -> str:
+        name, _, suffix = node.op.partition(":")
+        if name == "convert":
+            return f"convert({self.line(node.args[0])}, {suffix})"
+        if name == "not":
+            return f"(not ({self.line(node.args[0])}))"
+        return super().fresh(node)
+
+
+class ReadableText(LanguageText):
+    """Expressions as a person writes them: iterators have names, numbers are decimals, indices are short.
+
+    `axes`: names of what runs along the dimensions of operands; `numbers`: texts by value; `taken`: other names.
+    """
+
+    tight = frozenset({"", "*", "/", "//", "%", "^"})
+    spare: Sequence[str] = ()  #: names for iterators that run along nothing by themselves
+
+    def __init__(
+        self, operands: Sequence[str], axes: Sequence[Axes], numbers: Mapping[Any, str] = {}, taken: Iterable[str] = (),
+        **more: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(tuple(operands), **more)
+        self._axes, self._numbers, self._taken = axes, numbers, {*operands, *taken}
+        self._memo: dict[Scalar, str] = {}
+        self._iters: dict[Scalar, str] = {}
+        #: names of the iterators of reductions by their own name, extent and kind
+        self.rows: dict[tuple[str, Scalar, str], dict[str, None]] = {}
+
+    def name(self, iters: Sequence[Iter], part: Scalar, first: Mapping[Iter, str] = {}) -> list[str]:
+        """Name iterators by what they run along in an expression, by letters else; none twice."""
+        for it in iters:
+            wanted = [first.get(it, "")]
+            for read in scalars(Read, part):
+                for index, names in zip(read.index, self._axes[read.operand], strict=False):
+                    wanted += names if index is it else ()
+            taken = {"", *self._taken, *self._iters.values()}
+            self._iters[it] = next((each for each in (*wanted, *self.spare, *LETTERS) if each not in taken), it.name)
+        return [self._iters[it] for it in iters]
+
+    def name_scope(self, scope: Any, known: Axes) -> tuple[list[str], Axes]:
+        """Name the iterators of a scope, those by names of its dimensions that are known; and what runs along these."""
+        last = [axis[-1:] for axis in scope.dimensions]
+        named = zip(last, known, strict=False)
+        iters = self.name(
+            scope.iters, scope.body, {scope.iters[k]: names[0] for at, names in named for k in at if names}
+        )
+        return iters, [[iters[k] for k in at] for at in last]
+
+    def line(self, node: Scalar) -> str:
+        text = self.go(node)
+        return text[1:-1] if isinstance(node, Reduce) else text
+
+    def go(self, node: Scalar) -> str:
+        return super().go(shorter(node))
+
+    def fresh(self, node: Scalar) -> str:
+        if node in self._iters:
+            return self._iters[node]
+        if node.op == "*" and isinstance(head := node.args[0], Num) and head.value < 0:
+            return "-" + " * ".join(map(self._inner, (num(-head.value), *node.args[1:]))).removeprefix("1 * ")
+        if isinstance(node, Num):
+            value = node.value
+            short = repr(float(value)) if isinstance(value, Fraction) and abs(value) < 1e300 else ""
+            decimal = short if short and Fraction(short) == value else ""
+            return self._numbers.get(exactly(value)) or decimal or super().fresh(node)
+        text = super().fresh(node)
+        return text.removesuffix("[]") if isinstance(node, Read) else text
+
+    def _below(self, node: Reduce) -> tuple[ScalarText, Sequence[str]]:
+        inner = copy(self)
+        inner._iters, inner._memo = dict(self._iters), {}
+        names = inner.name(node.iters, node.body)
+        for (it, extent), name in zip(node.ranges, names, strict=True):
+            self.rows.setdefault((it.name, extent, node.kind), {})[name] = None
+        return inner, names
+
+    def _sum(self, node: Scalar) -> str:
+        # what is subtracted stands behind what is added, and numbers behind the rest
+        late = sorted(node.args, key=lambda part: (self.go(part).startswith("-"), isinstance(part, Num)))
+        return super()._sum(raw_apply("+", *late))
+
+
+def unlike(name: str, taken: Collection[str]) -> str:
+    """A name that none of these is: with a number behind it where it is taken."""
+    return next(each for k in count(1) if (each := name + f"_{k}" * (k > 1)) not in taken)
 
 
 def _matrix(values: tuple[object, ...]) -> str:

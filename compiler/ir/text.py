@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from dslc.ir.constants import FillRef
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.element import element_type
-from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Scope, ScopeNode, Value
+from dslc.ir.element import element_type, scalar_dtype
+from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Scope, ScopeNode, Value, scope_value
 from dslc.ir.holes import hole, is_hole
 from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, scalars
 from dslc.ir.scopes import substitute
-from dslc.ir.show import ScalarText
+from dslc.ir.show import Axes, LanguageText, ReadableText
 from dslc.syntax.vocabulary import (
     CONSTANTS,
     CONVERT,
@@ -38,6 +38,8 @@ PROGRAM = "program"
 
 ELEMENTS = 64  #: elements of an array that is written out
 
+#: names of tensors that no part of a program has
+_NAME = re.compile(r"(?![chkstvwy][0-9]+$|z_)[A-Za-z]\w*", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-y][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 _OWN = re.compile(r"[chiknrstvwy][0-9]+")
 _ESCAPE = re.compile(r"__|_([0-9a-f]+)_")
@@ -92,7 +94,7 @@ def number_text(value: Any) -> str:
     return "(-max(-inf, 0.0))" if repr(value) == "-0.0" else f"max(-inf, {value!r})"
 
 
-class _Text(ScalarText):
+class _Text(LanguageText):
     """A scalar expression in the language; `tables` collects the constant matrices that it reads."""
 
     def __init__(self, operands: Sequence[str], types: Sequence[DType], tables: dict[Any, str]) -> None:
@@ -119,12 +121,8 @@ class _Text(ScalarText):
             raise NotWritten("a reduction over no iterator")
         if isinstance(node, Apply):
             name, _, suffix = node.name.partition(":")
-            if name == "convert":
-                return f"convert({self.go(node.args[0])}, {suffix})"
-            if suffix:
+            if suffix and name != "convert":
                 raise NotWritten(f"the function {node.name}")
-            if name == "not":
-                return f"(not ({self.go(node.args[0])}))"
             if name == "/" and self._of_integers(node):
                 raise NotWritten("a quotient of integers that is not cut towards zero")
             inner = node.args[0]
@@ -168,8 +166,12 @@ def _in_node(node: Node) -> Iterator[Sym]:
         yield from sizes_of(node.group)
 
 
-def program_text(graph: Graph, name: str = PROGRAM) -> str:
+def program_text(
+    graph: Graph, name: str = PROGRAM, inputs: Sequence[str] = (), axes: Mapping[Value, Axes] | None = None
+) -> str:
     """A program over holes as a file of the language, whose last operator is the program.
+
+    With `axes`, names of what runs along dimensions of values, it is for people: one operator, in which `inputs` bear these names.
 
     Constants inside are one number everywhere, or at most 64 elements of int64, f32 or bool.
 
@@ -186,17 +188,24 @@ def program_text(graph: Graph, name: str = PROGRAM) -> str:
     for number, value in enumerate(graph.inputs):
         if not is_hole(value, number):
             raise NotWritten(f"input {number} is not the hole of that number")
-    work = _Program()
+    sizes = {size_name(size.name) for size in sizes_of(graph)}
+    inputs = [name if name not in sizes else "" for name in inputs]
+    work = _Program(inputs, axes, "y{}" if axes is None or len(graph.outputs) > 1 or "Y" in inputs else "Y")
     work.operator(name, graph)
     return "dslc 1\n\n" + "\n\n".join(work.operators) + "\n"
+
+
+class _Readable(ReadableText, _Text):
+    """A scalar expression in the language, for people."""
 
 
 class _Program:
     """The operators of a program, those that are called first."""
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: Sequence[str], axes: Mapping[Value, Axes] | None, result: str) -> None:
         self.operators: list[str] = []
         self._names: dict[Any, str] = {}
+        self._inputs, self._axes, self._result = inputs, None if axes is None else dict(axes), result
 
     def operator(self, name: str, graph: Graph) -> None:
         (only,) = {value.node for value in graph.outputs} if len(graph.outputs) == 1 else (None,)
@@ -205,26 +214,47 @@ class _Program:
         else:
             self._composite(name, graph)
 
-    def _scope(self, name: str, scope: Scope, args: Sequence[Value]) -> None:
-        names = [_hole_name(k, arg) for k, arg in enumerate(args)]
-        tables: dict[Any, str] = {}
-        text = _Text(names, [arg.type.dtype for arg in args], tables)
+    def _hole(self, number: int, value: Value) -> str:
+        name = self._inputs[number] if self._inputs else ""
+        return (
+            name if _NAME.fullmatch(name) and name not in _TAKEN and not value.constant else _hole_name(number, value)
+        )
+
+    def _equation(
+        self, own: str, scope: Scope, names: Sequence[str], args: Sequence[Value], tables: dict[Any, str]
+    ) -> tuple[list[str], list[str]]:
+        """The lines of an equation, new constant matrices first; and its declared dimensions."""
+        types, before = [arg.type.dtype for arg in args], len(tables)
+        text: LanguageText = _Text(names, types, tables)
+        iters = [it.name for it in scope.iters]
+        if self._axes is not None:
+            value, taken = scope_value(scope, tuple(args)), {size_name(size.name) for size in _unknown(scope, args)}
+            axes = [self._axes.get(arg, ()) for arg in args]
+            text = readable = _Readable(names, axes, taken=_TAKEN | taken, types=types, tables=tables)
+            iters, self._axes[value] = readable.name_scope(scope, self._axes.get(value, ()))
         # reductions are named by how many surround them, as they are read
-        body = text.go(substitute(scope.body, {}))
+        body = text.line(substitute(scope.body, {}))
         places, dims = [], []
         for axis in scope.dimensions:
             sizes = [text.go(as_scalar(scope.extents[k])) for k in axis]
-            binders = [f"i{k}: {size}" for k, size in zip(axis, sizes, strict=True)] or ["*e: []"]
+            binders = [f"{iters[k]}: {size}" for k, size in zip(axis, sizes, strict=True)] or ["*e: []"]
             places.append(binders[0] if len(axis) == 1 else f"({', '.join(binders)})")
             dims.append(f"({', '.join(sizes)})" if len(axis) > 1 else sizes[0] if axis else "1")
+        lines = [f"let {name} = {_matrix(values)}" for values, name in [*tables.items()][before:]]
+        return [*lines, f"{own}[{', '.join(places)}] = {body}"], dims
+
+    def _scope(self, name: str, scope: Scope, args: Sequence[Value]) -> None:
+        names = [self._hole(k, arg) for k, arg in enumerate(args)]
+        own = self._result.format(0)
+        lines, dims = self._equation(own, scope, names, args, {})
         params = [f"{each}: {type_text(arg.type)}" for each, arg in zip(names, args, strict=True)]
-        lines = _size_lines(_unknown(scope, args), args)
-        lines += [f"let {name} = {_matrix(values)}" for values, name in tables.items()]
-        lines.append(f"y0[{', '.join(places)}] = {body}")
-        self._put(name, params, [f"y0: {scope.dtype}[{', '.join(dims)}]"], lines)
+        self._put(
+            name, params, [f"{own}: {scope.dtype}[{', '.join(dims)}]"], _size_lines(_unknown(scope, args), args) + lines
+        )
 
     def _composite(self, name: str, graph: Graph) -> None:
-        known = {value: _hole_name(k, value) for k, value in enumerate(graph.inputs)}
+        known = {value: self._hole(k, value) for k, value in enumerate(graph.inputs)}
+        tables: dict[Any, str] = {}
         params = [f"{known[value]}: {type_text(value.type)}" for value in graph.inputs]
         lines = _size_lines(sizes_of(graph), graph.inputs)
         count = 0
@@ -242,11 +272,19 @@ class _Program:
                 continue
             names = [f"v{count + k}" for k in range(len(node.types))]
             count += len(names)
-            lines.append(f"let {', '.join(names)} = {self._applied(node, [known[arg] for arg in node.args])}")
+            args = [known[arg] for arg in node.args]
+            types = tuple(arg.type.dtype for arg in node.args)
+            own = node.scope if self._axes is not None and isinstance(node, ScopeNode) else None
+            # a `let` has the element type of its body
+            if own and scalar_dtype(own.body, types) is own.dtype:
+                *matrices, equation = self._equation(names[0], own, args, node.args, tables)[0]
+                lines += [*matrices, f"let {equation}"]
+            else:
+                lines.append(f"let {', '.join(names)} = {self._applied(node, args)}")
             known.update(zip(node.values, names, strict=True))
         if any(isinstance(each.node, Constant) and not isinstance(each.node.data, FillRef) for each in graph.outputs):
             raise NotWritten("an array that is a result")
-        outputs = [f"y{k}" for k in range(len(graph.outputs))]
+        outputs = [self._result.format(k) for k in range(len(graph.outputs))]
         lines += [f"{each} = {known[value]}" for each, value in zip(outputs, graph.outputs, strict=True)]
         self._put(name, params, outputs, lines)
 

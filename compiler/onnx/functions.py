@@ -36,7 +36,7 @@ from dslc.ir.graph import (
     with_args,
 )
 from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, substitute, walk
-from dslc.ir.show import show_with
+from dslc.ir.show import ScalarText
 from dslc.ir.text import NotWritten, name_of_size, program_text
 from dslc.onnx.context import bind_graph, open_sizes
 from dslc.onnx.metadata import DOMAIN, KEY, VERSION, keep_metadata, set_metadata
@@ -359,7 +359,7 @@ def _statement(node: Node, names: Mapping[Value, str]) -> str:
     targets = ", ".join(names[value] for value in node.values)
     if isinstance(node, ScopeNode):
         places = ", ".join(f"{i.name}: {size}" for i, size in node.scope.ranges)
-        return f"let {targets}[{places}] = {show_with(node.scope.body, tuple(names[arg] for arg in node.args))}"
+        return f"let {targets}[{places}] = {ScalarText(tuple(names[arg] for arg in node.args)).go(node.scope.body)}"
     assert isinstance(node, Call)
     attrs = [f"{name}={_written(value)}" for name, value in node.attrs]
     return f"let {targets} = {node.op}({', '.join([*(names[arg] for arg in node.args), *attrs])})"

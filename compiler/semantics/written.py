@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -41,7 +42,8 @@ _LIBRARY = "\0written"
 def read_program(rules: Rules, text: str, short: bool = False) -> Graph:
     """The program (the last operator) whose text `dslc.ir.text.program_text` wrote, over the operators of `rules`: the same object.
 
-    `short`: operators may be called by their names without the library, where one library alone, or the standard one, has it.
+    `short`: operators may be called by their names without the library, where one library alone, or the standard one, has it; and no
+    parameter is a weight, whatever its name is.
 
     Raises:
         DslcError, Mismatch: no text of a program, or operators that mean something else by now.
@@ -65,7 +67,9 @@ def read_program(rules: Rules, text: str, short: bool = False) -> Graph:
         alias = module.aliases.setdefault(head, Module(head, head, definition.module.file))
         alias.names[rest] = definition
     # caches go by the names of operators, and every text has its own
-    work = _Reading(replace(rules, operators={**rules.operators, **{each.name: each for each in own.values()}}))
+    work = _Reading(
+        replace(rules, operators={**rules.operators, **{each.name: each for each in own.values()}}), not short
+    )
     try:
         return work.graph(list(own.values())[-1])
     except Unbound as unknown:
@@ -73,8 +77,8 @@ def read_program(rules: Rules, text: str, short: bool = False) -> Graph:
 
 
 class _Reading:
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(self, rules: Rules, weights: bool) -> None:
+        self._rules, self._weights = rules, weights
         self._graphs: dict[OperatorDef, Graph] = {}
 
     def graph(self, op: OperatorDef) -> Graph:
@@ -94,7 +98,8 @@ class _Reading:
         attrs: Attrs = tuple((name, size) for name, size in sizes.items() if name in given)
         instance = elaborate(self._rules, op, types, attrs)
         holes = tuple(
-            hole(k, type, param.name.startswith("w")) for k, (param, type) in enumerate(zip(params, types, strict=True))
+            hole(k, type, self._weights and bool(re.fullmatch("w[0-9]+", param.name)))
+            for k, (param, type) in enumerate(zip(params, types, strict=True))
         )
         known = dict(zip(instance.params, holes, strict=True))
         outputs = rebuild(instance.outputs, self._node, known)

@@ -89,7 +89,7 @@ def test_pointwise(rules: Rules, name: str, shapes: dict[str, Any], expected: bo
 
 def test_the_groups_of_a_batched_product_are_those_of_einnets_table(rules: Rules) -> None:
     scope, _ = scope_of(meaning(rules, "matmul", {"A": (7, 2, 3), "B": (7, 3, 5)})[1])
-    assert {row.name: row.operands for row in iterator_table(scope)} == {
+    assert {row.name: {each.operand for each in row.occurrences} for row in iterator_table(scope)} == {
         "i0": frozenset({0, 1, -1}),  # b: Y/Y/Y
         "i1": frozenset({0, -1}),  # m: Y/N/Y
         "i2": frozenset({1, -1}),  # n: N/Y/Y

@@ -284,3 +284,32 @@ def test_a_tensor_of_rank_0_is_read_with_and_without_brackets(tmp_path: Path) ->
     assert all(outcome.passed for outcome in run_tests(load(tmp_path / "own.rules")))
     text = "dslc 1\noperator wrong(X: T[N]) -> Y: T[N] {\n  Y[i] = X[]\n}\n"
     assert [finding.code[:3] for finding in check_text(tmp_path, text) if finding.severity == "error"] == ["E03"]
+
+
+FREE = """dslc 1
+import std (matmul, mul)
+substitution hoisted(A: T[M, K], B: T[K, N]) -> Y {{
+  where floating(T)
+  {left}
+  =>
+  {right}
+  verify numerics = [reassociates, nonfinite]
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "codes"),
+    [
+        ("Y = mul(matmul(A, B), c)", "Y = matmul(mul(A, c), B)", []),
+        ("let p = mul(matmul(A, B), c)\n  Y = p", "let q = mul(A, c)\n  Y = matmul(q, B)", []),
+        ("let p = mul(A, c)\n  Y = matmul(p, mul(B, c))", "Y = mul(matmul(A, B), c * c)", []),
+        ("Y = matmul(A, B)", "let q = mul(A, c)\n  Y = matmul(q, B)", ["E0323"]),
+        ("let p = c + 1\n  Y = mul(matmul(A, B), p)", "Y = matmul(mul(A, p), B)", ["E0201"]),
+    ],
+)
+def test_a_free_number_stands_in_calls_of_operators_with_a_name_or_without(
+    tmp_path: Path, left: str, right: str, codes: list[str]
+) -> None:
+    found = check_text(tmp_path, FREE.format(left=left, right=right))
+    assert [each.code for each in found if each.severity == "error"] == codes

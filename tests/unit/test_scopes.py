@@ -31,7 +31,7 @@ from dslc.ir.scalar import (
     reduce,
 )
 from dslc.ir.scalar import substitute as put
-from dslc.ir.scopes import drop_axis, inline, renumber, restrict, split_iterator, stack, substitute
+from dslc.ir.scopes import inline, renumber, restrict, split_iterator, stack, substitute
 
 I0, I1, R0, R1 = (iterator(name) for name in ("i0", "i1", "r0", "r1"))
 A = input_value("A", TensorType(DType.I64, (4, 6)))
@@ -108,12 +108,6 @@ def test_a_symbolic_extent_is_split_where_the_factor_divides_it() -> None:
     assert split_iterator(value, I0, 4).type == value.type
     with pytest.raises(ValueError, match="3 does not divide"):
         split_iterator(value, I0, 3)
-
-
-def test_a_result_at_one_position_of_an_axis() -> None:
-    value = split_iterator(product(B, A), I0, 2)
-    np.testing.assert_array_equal(computed(drop_axis(value, 0, 5)), computed(value)[5])
-    np.testing.assert_array_equal(computed(drop_axis(value, 1, 2)), computed(value)[:, 2])
 
 
 def test_a_box_of_a_result() -> None:

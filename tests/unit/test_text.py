@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dslc.analysis.numeric import value as number
 from dslc.errors import DslcError
+from dslc.inspection.names import axes_of
 from dslc.inspection.samples import sample
 from dslc.ir.constants import array_value, fill
 from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.fold import shorter
 from dslc.ir.graph import (
     Graph,
     Input,
@@ -30,6 +33,7 @@ from dslc.ir.graph import (
     topological,
 )
 from dslc.ir.holes import abstracted, hole, program
+from dslc.ir.normal import normal
 from dslc.ir.scalar import Iter, Scalar, Sym, apply, dimension, iterator, num, raw_apply, read, reduce, sym, table
 from dslc.ir.text import NotWritten, name_of_size, program_text, size_name
 from dslc.semantics.apply import apply as apply_operator
@@ -237,6 +241,40 @@ def test_every_operator_of_std_reads_back(std: Rules) -> None:
     assert len(seen) > 300
 
 
+def test_every_operator_of_std_reads_back_from_its_text_for_people(std: Rules) -> None:
+    """With the names of its parameters and of what runs along their dimensions; operands may be in another order by then."""
+    for op in std.operators.values():
+        called = sample(std, op)
+        for values in (called, expand(std, called)):
+            inputs = [Value(node) for node in topological(value.node for value in values) if isinstance(node, Input)]
+            graph, leaves = abstracted(values, inputs)
+            names = [leaf.node.name for leaf in leaves if isinstance(leaf.node, Input)]
+            text = program_text(graph, inputs=names, axes=axes_of(std, graph.outputs))
+            assert list(map(normal, read_program(std, text).outputs)) == list(map(normal, graph.outputs)), text
+            assert all(f"{each}: " in text for each in names), text
+
+
+def test_a_tensor_does_not_take_the_name_of_a_size() -> None:
+    graph = one(read(0, (I0,)), [TensorType(F32, (N,))], [N])
+    text = program_text(graph, inputs=("N",), axes={})
+    assert "program(h0: f32[N]) -> Y" in text and read_program(NOTHING, text) is graph
+
+
+def test_a_text_for_people_has_their_names_and_no_name_twice(std: Rules) -> None:
+    """Iterators are named by dimensions, new ones by letters that nothing else is called; a reserved name gives way."""
+    types = [TensorType(F32, (8, 3)), TensorType(F32, (3,))]
+    body = reduce("sum", (R0,), (num(3),), apply("*", read(0, (apply("-", I0, num(1)), R0), num(0)), read(1, (R0,))))
+    graph = one(apply("+", body, num(Fraction(1, 4))), types, [8])
+    axes = {graph.inputs[0]: [["row", "n"], ["row"]]}
+    text = program_text(graph, inputs=("i", "v0"), axes=axes)
+    assert "Y[j: 8] = (sum[row: 3] (i[j - 1, row, other=0] * h1[row])) + 0.25" in text
+    assert read_program(std, text) is graph
+    assert "program(weights: f32[8, 3], h1: f32[3]) -> Y: f32[8] {" in program_text(
+        graph, inputs=("weights", "h0"), axes=axes
+    )
+    assert "program(Y: f32[8, 3], h1: f32[3]) -> y0: f32[8] {" in program_text(graph, inputs=("Y", "y0"), axes=axes)
+
+
 def test_a_program_of_calls_scopes_weights_and_numbers(std: Rules) -> None:
     x, w = input_value("X", TensorType(F32, (N, 4))), fill(3, TensorType(F32, (4, 4)))
     (product,) = call("std.matmul", (x, w), (), (x.type,))
@@ -349,3 +387,47 @@ operator program(h0: f32[N, 4], h1: int64[4]) -> y0, y1 {
 def test_a_text_that_is_no_program_is_refused(text: str) -> None:
     with pytest.raises((DslcError, Mismatch)):
         read_program(NOTHING, text)
+
+
+# ---- short indices -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("index", "short"),
+    [
+        ("2 * (i // 2) + i % 2", "i"),
+        ("0 + 1 * i + -1", "i - 1"),
+        ("4 * (i // 4) + 2 * (i % 4 // 2) + i % 2 + j % 3", "i + j % 3"),
+        ("N * (i // N) + i % N", "i"),
+        ("4 * (i // 3) + i % 3", "i + i // 3"),
+        ("4 * (i % 3)", "4 * (i % 3)"),
+        ("5 - 3 * (i // 2)", "5 - 3 * (i // 2)"),
+    ],
+)
+def test_an_index_is_shown_short(index: str, short: str) -> None:
+    """Remainders and the quotients beside them are one position; the law holds for negative ones, too."""
+    head = "dslc 1\noperator program(h0: f32[N, 9]) -> y0: f32[7, 5] { y0[i: 7, j: 5] = "
+    graph = read_program(NOTHING, f"{head}h0[{index}, 0, other=0] }}")
+    assert f"= h0[{short}, 0, other=0]" in program_text(graph, axes={})
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10**9))
+def test_a_short_index_is_the_same_integer_everywhere(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def made(depth: int) -> Scalar:
+        if not depth:
+            return rng.choice([I0, I1, num(rng.randint(-5, 5))])
+        name = rng.choice(["+", "+", "*", "//", "%", "-"])
+        second = num(rng.choice([-3, -2, 2, 3, 4, 6])) if name in {"//", "%", "*"} else made(depth - 1)
+        return apply(name, made(depth - 1), second)
+
+    a, k = made(2), num(rng.choice([-4, -2, 2, 3, 6]))
+    index = apply("+", apply("*", k, apply("//", a, k)), apply("%", a, k), made(2))
+    short = shorter(index)
+    assert short.weight <= index.weight
+    for i in range(-13, 14, 3):
+        for j in range(-5, 6, 2):
+            at: dict[Scalar, int] = {I0: i, I1: j}
+            assert number(short, at) == number(index, at), (str(index), str(short))

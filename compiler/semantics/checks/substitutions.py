@@ -113,11 +113,11 @@ def _side(statements: tuple[t.GraphStatement, ...], scope: NameScope, pattern: b
                 defined.add(name)
                 scope.bind(name, "tensor")
         elif isinstance(statement, t.Let):
-            scope.pattern = False
             inner = scope.inner()
+            # a call of an operator is a part of the pattern, wherever it is written
+            inner.pattern = pattern and isinstance(scope.module.called(statement.value), OperatorDef)
             inner.place(binders_of(statement.target.places))
             inner.check(statement.value)
-            scope.pattern = pattern
             scope.declare(statement)
         elif isinstance(statement, t.LetMany):
             scope.check(statement.value)
