@@ -7,6 +7,7 @@ import json
 import math
 import types as types_
 import typing
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 from dslc.records import record
 from dslc.reporting.data import KernelCode, Picture
 from dslc.reporting.records import record_text
+
+#: the step that makes groups of nodes kernels; it is no rule, and needs no proof but that a kernel means its nodes
+KERNELS = "kernels"
 
 
 @record
@@ -164,17 +168,19 @@ class Without:
     high: float
 
     def __str__(self) -> str:
-        # a few pairs say no more than the ratio: no slower beyond noise
-        interval = f" [{self.low:.2f}, {self.high:.2f}]" if self.low > 0 and self.high < 10 * self.low else ""
-        return f"without its library: {self.after_ms:.3g} ms, {self.ratio:.2f} times as fast{interval}"
+        return faster(self.ratio, self.low)
 
 
 @record
 class Report:
-    """The outcome of one run. Times are milliseconds, medians of interleaved runs; None where nothing was timed.
+    """The outcome of one run. Times are milliseconds; None where nothing was timed.
 
-    `ratio` is how much faster the written model is (1 where the original was kept), `predicted_ratio` what the sums of costs
-    promised, `without_library` what the written model does without its kernels (None: it has none, or nothing was timed).
+    `before_ms` is a median, `after_ms` that over `ratio`, the median of pairs: how much faster the written model is (1 where the
+    original was kept). `predicted_ratio` is what the sums of costs promised, as in `story`; `without_library` what the written
+    model does without its kernels (None: it has none, or nothing was timed). `ending` is a `dslc.search.runs.endings.Ending` by
+    name, and `reason` its sentence. `busy` is the load of the machine as the run began, where it was high, `timed_at` the time of an
+    earlier run whose measurements stand here, and `finite` is true where NaN, infinities and overflows may differ. `warnings` say
+    where less was done than was asked for, or on other terms, and `notes` all else.
     `steps_done` repeats the search with `--steps`. `phases` are seconds, `cut` the phases that the budget ended early,
     `moments` seconds until something was there for the first time, `processor` seconds of processor time in all of `seconds`.
     `timeline` has the phases in their order, `generators` their offers, `asked` their promises for each candidate and what
@@ -201,7 +207,7 @@ class Report:
     measured: int = 0
     interrupted: bool = False
     rules: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     budget: float = 0.0
     phases: Mapping[str, float] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
@@ -213,6 +219,11 @@ class Report:
     generators: tuple[Generator, ...] = ()
     asked: tuple[Asked, ...] = ()
     details: Details | None = None
+    ending: str = ""
+    busy: str = ""
+    timed_at: str = ""
+    warnings: tuple[str, ...] = ()
+    finite: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -226,36 +237,74 @@ class Report:
         """The report as a page that needs no network."""
         from dslc.reporting.pages import page_of_run
 
-        return page_of_run(self.to_dict(), self.summary())
+        return page_of_run(self.to_dict(), (self.summary(), self.terms()))
 
     def _repr_html_(self) -> str:
         from dslc.reporting.pages import fragment_of_run
 
-        return fragment_of_run(self.to_dict(), self.summary())
+        return fragment_of_run(self.to_dict(), (self.summary(), self.terms()))
 
     def summary(self) -> str:
-        """One line: `before -> after, ratio`, or why the original was kept."""
+        """The verdict in one line: how much faster, by which kinds of steps, or why the original was kept."""
         if self.kept_original:
             timed = f" ({self.before_ms:.3g} ms)" if self.before_ms is not None else ""
-            return f"{self.model}{timed}: the original is kept: {self.reason}"
+            return f"{self.model}{timed}: the original is kept: {self.reason}{self._busy}"
+        agree = "" if self.max_rel_error is None else "; outputs are the same"
+        if self.max_rel_error:
+            agree = f"; outputs agree to {self.max_rel_error:.2g}"
         if self.before_ms is None or self.after_ms is None or self.ratio is None:
-            return f"{self.model}: rewritten, {self.reason or 'not timed'}"
-        # JSON has no infinity: an end that was read back may be unknown
-        ends = (
-            ""
-            if self.ratio_low is None or self.ratio_high is None
-            else f" [{self.ratio_low:.2f}, {self.ratio_high:.2f}]"
-        )
-        predicted = "" if self.predicted_ratio is None else f" (predicted {self.predicted_ratio:.2f})"
-        return f"{self.model}: {self.before_ms:.3g} ms -> {self.after_ms:.3g} ms, {self.ratio:.2f} times as fast{ends}{predicted}"
+            counts = (
+                f"{self.before.operators} -> {self.after.operators} operators, " if self.before and self.after else ""
+            )
+            return f"{self.model}: {counts}{self.reason or 'not timed'}{self._by}{agree}"
+        times = f"{self.before_ms:.3g} ms -> {self.after_ms:.3g} ms"
+        return f"{self.model}: {times}, {faster(self.ratio, self.ratio_low)}{self._by}{agree}{self._busy}"
+
+    def terms(self) -> str:
+        """The line on what the verdict depends on: machine, sizes, library of kernels, and the time of measurements that are older."""
+        said = [self.target]
+        if len(self.sizes) == 1 and (bind := self.sizes[0].bind):
+            said.append(f"at {_sizes(bind)}")
+        if self.without_library:
+            said.append(f"with its library of kernels, without it {self.without_library}")
+        if self.finite:
+            said.append("NaN, infinities and overflows may differ (not with --strict-floats)")
+        if self.timed_at:
+            said.append(f"timed in an earlier run ({self.timed_at})")
+        return "; ".join(said)
+
+    @property
+    def _busy(self) -> str:
+        return f" (busy machine: {self.busy})" if self.busy and self.before_ms is not None else ""
+
+    @property
+    def _by(self) -> str:
+        """The kinds of steps and the status of their proofs: `, by 2 rules and 1 kernel, all proved`."""
+        kernels = sum(step.count for step in self.steps if step.rule == KERNELS)
+        rules = sum(step.rule != KERNELS for step in self.steps)
+        counts = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((rules, "rule"), (kernels, "kernel")) if n]
+        found = Counter(step.status for step in self.steps)
+        every = {1: "", 2: "both "}.get(rules + kernels, "all ")
+        status = every + next(iter(found)) if len(found) == 1 else ", ".join(f"{n} {one}" for one, n in found.items())
+        return f", by {' and '.join(counts)}, {status}" if counts else ""
 
     def __str__(self) -> str:
-        lines = [self.summary(), *([f"  {self.without_library}"] if self.without_library else [])]
+        lines = [self.summary(), f"  {self.terms()}"]
         for step in self.steps:
-            here = f", here by {step.proof}" if step.validated else ""
-            lines.append(f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}{here}")
-        lines.extend(f"  note: {note}" for note in self.notes)
+            lines.append(f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}")
+        lines.extend(f"  warning: {one}" for one in self.warnings)
         return "\n".join(lines)
+
+
+def faster(ratio: float, low: float | None) -> str:
+    """How much faster, and at least: `13.3x faster (at least 9.1x)`."""
+    # an end is never rounded up; JSON has no infinity, so that one that was read back may be unknown
+    least = f" (at least {math.floor(low * 100) / 100:.2f}x)" if low and math.isfinite(low) else ""
+    return f"{ratio:.3g}x {'faster' if ratio >= 1.005 else 'as fast'}{least}"
+
+
+def _sizes(bind: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in bind.items())
 
 
 def read(text: str) -> Report:

@@ -60,7 +60,7 @@ class Benched:
         return f"<Benched {self.models[0]} and {self.models[1]}: {self.ratio} times as fast>"
 
     def __str__(self) -> str:
-        times = [f"{model}: median {timing.median * 1e3:.4g} ms, minimum {timing.minimum * 1e3:.4g} ms, {timing.blocks} blocks"
+        times = [f"{model}: typically {timing.typical * 1e3:.4g} ms, minimum {timing.minimum * 1e3:.4g} ms, {timing.blocks} blocks"
                  for model, timing in zip(self.models, self.timings, strict=True)]  # fmt: skip
         return "\n".join([*times, self.verdict, self.machine, *(f"note: {note}" for note in self.notes)])
 
@@ -71,7 +71,7 @@ class Benched:
         each = [
             {
                 "model": model,
-                "median_ms": timing.median * 1e3,
+                "typical_ms": timing.typical * 1e3,
                 "minimum_ms": timing.minimum * 1e3,
                 "blocks": timing.blocks,
             }

@@ -51,10 +51,10 @@ def command(first: Path, second: Path, html: Path | None, output_format: str, **
         print_record("bench", found.to_dict())
         return 0
     rows = [
-        (file, f"{timing.median * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))
+        (file, f"{timing.typical * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))
         for file, timing in zip(found.models, found.timings, strict=True)
     ]
-    print_table(("model", "median", "minimum", "blocks"), rows, on=on)
+    print_table(("model", "typical", "minimum", "blocks"), rows, on=on)
     on.print(found.verdict, soft_wrap=True)
     on.print(found.machine)
     for note in found.notes:

@@ -79,7 +79,7 @@ def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
 def advice(cache: Path | None) -> Iterator[Advice]:
     """Advice about what is missing, old, small or busy here."""
     from dslc.codegen.host.compiler import NotBuilt, compiler
-    from dslc.cost.machine import allowed_cpus, load_warning
+    from dslc.cost.machine import allowed_cpus, busy
     from dslc.folders import cache_folder, unwritable
 
     yield from _outdated()
@@ -98,8 +98,8 @@ def advice(cache: Path | None) -> Iterator[Advice]:
             "give it a second processor",
             "what else runs on the only one is in every time: verdicts need a longer --budget",
         )
-    if busy := load_warning():
-        yield Advice("measure when less is running", busy)
+    if load := busy():
+        yield Advice("measure when less is running", f"{load}: timing cannot tell small gains from noise")
     if devices() and not bindings():
         yield Advice(
             "pip install 'dslc[cuda]'", "there is a CUDA device, and nothing that runs a plan on it (`--on cuda`)"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from dslc.cli.options import rules_option
 from dslc.diagnostics.registry import pages
 from dslc.errors import error
+
+if TYPE_CHECKING:
+    from dslc.report import Turn
 
 SHARE = 1e-3  #: share of what the graph takes; a step that saves less saves nothing
 
@@ -26,36 +28,27 @@ def story_of(path: Path) -> str:
         DslcError: E0914 for a file that is no report.
         OSError: it cannot be read.
     """
+    from dslc.report import read
+
     try:
-        data = json.loads(path.read_text("utf-8"))
-        lines = [_outcome(data), *_steps(data["story"])]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        report = read(path.read_text("utf-8"))
+    except ValueError:
         raise error("E0914", "it is no report of `dslc optimize --report FILE.json`", path=str(path)) from None
-    lines += [f"note: {note}" for note in data.get("notes", ())]
-    return "\n".join(lines) + "\n"
+    notes = (f"note: {note}" for note in (*report.warnings, *report.notes))
+    return "\n".join((report.summary(), report.terms(), *_steps(report.story), *notes)) + "\n"
 
 
-def _outcome(data: Mapping[str, Any]) -> str:
-    model, before, after = str(data["model"]), data["before_ms"], data["after_ms"]
-    if data["kept_original"]:
-        return f"{model}: the original is kept: {data['reason']}"
-    if before is None or after is None:
-        return model
-    return f"{model}: {before:.3g} ms -> {after:.3g} ms, {data['ratio']:.2f} times as fast"
-
-
-def _steps(story: list[Mapping[str, Any]]) -> Iterator[str]:
+def _steps(story: Sequence[Turn]) -> Iterator[str]:
     """A line for each step; one that saves nothing comes with the next one that does."""
-    gains = [float(one["gain_ms"]) for one in story]
-    saves = [gain > SHARE * (float(one["predicted_ms"]) + gain) for one, gain in zip(story, gains, strict=True)]
-    for k, (one, gain) in enumerate(zip(story, gains, strict=True)):
-        count, left = int(one["count"]), float(one["predicted_ms"])
+    saves = [one.gain_ms > SHARE * (one.predicted_ms + one.gain_ms) for one in story]
+    for k, one in enumerate(story):
+        gain, left = one.gain_ms, one.predicted_ms
         if saves[k]:
             text = f"saves {gain:.4g} ms, {left:.4g} ms are left (predicted)"
         else:
             text = f"costs {-gain:.4g} ms, and " if -gain > SHARE * left else "saves nothing, and "
             text += f"makes step {saves.index(True, k) + 1} possible" if any(saves[k:]) else "leads to nothing else"
-        yield f"{k + 1:3}. {one['rule']}{f' at {count} places' if count > 1 else ''}: {text}"
+        yield f"{k + 1:3}. {one.rule}{f' at {one.count} places' if one.count > 1 else ''}: {text}"
 
 
 def _explain_code(code: str) -> str:

@@ -21,6 +21,8 @@ from dslc.search.options.option import flag
 from dslc.search.options.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dslc.report import Report
 
 
@@ -61,7 +63,7 @@ class _Command(click.Command):
 @form_option(help="How the report is printed.")
 @click.option("--explain-budget", is_flag=True, help="Say who was asked for what, and what became of it.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what is being done.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what is being done, and print all notes.")
 def command(
     model: Path,
     output: Path | None,
@@ -90,7 +92,7 @@ def command(
     began = click.get_current_context().find_root().obj
     clock = Clock(settings.budget or inf, began=began, phase="starting")
     from dslc.cli.progress import finishing, interrupts, progress
-    from dslc.cost.machine import load_warning
+    from dslc.cost.machine import busy
     from dslc.search.pipeline import optimize
 
     target = destination(model, output, in_place, dry_run)
@@ -104,8 +106,10 @@ def command(
         raise click.BadParameter(
             f"'{report_file}' is neither a page (.html) nor JSON (.json).", param_hint="'--report'"
         )
-    if not quiet and settings.budget and settings.timing and (busy := load_warning()):
-        click.echo(f"warning: {busy}; run it again when less is running", err=True)
+    if not quiet and settings.budget and settings.timing and (load := busy()):
+        click.echo(
+            f"warning: {load}: timing cannot tell small gains from noise; run it again when less is running", err=True
+        )
     with interrupts(signal.SIGTERM) as pressed, progress(clock, quiet, verbose) as shown:
         command = shlex.join(["dslc", *sys.argv[1:]])
         settings = replace(
@@ -134,6 +138,8 @@ def command(
     elif not quiet:
         if explain_budget:
             show_budget(report)
+        for text in report.warnings:
+            click.echo(f"warning: {in_line(text)}", err=True)
         show(report, target, verbose)
     return pressed.code if report.interrupted else 0
 
@@ -183,20 +189,36 @@ def show_budget(report: Report) -> None:
 
 
 def show(report: Report, target: Path | None, verbose: bool) -> None:
-    """The table of what every rule gained, the sizes of the model, and one line with the outcome."""
-    from dslc.cost.confidence_sequence import Interval
+    """The table of what every rule gained, and three lines: the verdict, what it depends on, and where the model is."""
+    from dslc.report import faster
     from dslc.terminal import print_table
 
     console = terminal.console(soft_wrap=True)
     if report.steps:
         # rules that are only applied have no prices
         priced = report.predicted_ratio is not None or any(step.gain_ms for step in report.steps)
-        columns = ("rule", "count", *["gain (predicted)"] * priced, "status", "proved here by")
+        columns = ("rule", "count", *["gain (predicted)"] * priced, "status", "proof at these shapes")
         rows = [
             (one.rule, str(one.count), *[f"{one.gain_ms:z.4f} ms"] * priced, one.status, one.proof)
             for one in report.steps
         ]
         print_table(columns, rows, on=console)
+    if len(report.sizes) > 1:
+        for size in report.sizes:
+            names = ", ".join(f"{name}={value}" for name, value in size.bind.items())
+            times = f"{size.before_ms:.3g} ms -> {size.after_ms:.3g} ms"
+            console.print(f"at {names}: {times}, {faster(size.ratio, size.low)}")
+    if verbose:
+        show_details(report, console)
+    console.print(report.summary())
+    console.print(report.terms())
+    more = f" ({len(report.notes)} notes: -v)" if report.notes and not verbose else ""
+    if target:
+        console.print(f"written: {target}{', which is the original' * report.kept_original}{more}")
+
+
+def show_details(report: Report, console: Console) -> None:
+    """The sizes of the model, the places of rules, the use of the time, and all notes."""
     if report.before and report.after and not report.kept_original:
         changes = (
             f"{name} {getattr(report.before, name):,} -> {getattr(report.after, name):,}"
@@ -208,27 +230,13 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
         changed = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in types.items() if before != after)
         if changed:
             console.print(changed)
-    if len(report.sizes) > 1:
-        for size in report.sizes:
-            names = ", ".join(f"{name}={value}" for name, value in size.bind.items())
-            times = f"{size.before_ms:.4g} ms -> {size.after_ms:.4g} ms"
-            console.print(f"at {names}: {times}, {Interval(size.ratio, size.low, size.high)}")
-    if report.max_rel_error is not None and not report.kept_original:
-        console.print(f"largest relative error of an output: {report.max_rel_error:.2g}")
-    if verbose:
-        for step in report.steps:
-            if step.places:
-                console.print(f"{step.rule} at {', '.join(step.places)}")
-        console.print(f"{report.steps_done} steps, {report.measured} costs measured, {report.seconds:.1f} s; --steps "
-                      f"{report.steps_done} repeats the search")  # fmt: skip
-        console.print("; ".join(f"{name} {seconds:.1f} s" for name, seconds in report.phases.items()))
+    for step in report.steps:
+        if step.places:
+            console.print(f"{step.rule} at {', '.join(step.places)}")
+    if report.predicted_ratio is not None:
+        console.print(f"predicted: {report.predicted_ratio:.3g}x")
+    console.print(f"{report.steps_done} steps, {report.measured} costs measured, {report.seconds:.1f} s; --steps "
+                  f"{report.steps_done} repeats the search")  # fmt: skip
+    console.print("; ".join(f"{name} {seconds:.1f} s" for name, seconds in report.phases.items()))
     for note in report.notes:
         console.print(f"note: {in_line(note)}")
-    console.print(f"target: {report.target}")
-    console.print(report.summary())
-    if report.without_library:
-        console.print(str(report.without_library))
-    if report.interrupted:
-        console.print(f"interrupted: {'the original' if report.kept_original else 'the best so far'} was kept")
-    if target:
-        console.print(f"written: {target}" + (", which is the original" if report.kept_original else ""))

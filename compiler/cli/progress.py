@@ -32,7 +32,7 @@ class Shown:
     def __init__(self, clock: Clock, log: Callable[[str], object]) -> None:
         self._clock, self._log = clock, log
         self.what = "starting"
-        self.best = ""
+        self.best, self.ratio = "", 1.0
 
     def phase(self, name: str) -> None:
         if name != self.what:
@@ -40,7 +40,9 @@ class Shown:
             self._log(f"{self._clock.seconds:6.1f} s  {name}")
 
     def found(self, ratio: float, steps: int) -> None:
-        self.best = f"{ratio:.3f} times as fast predicted, step {steps}"
+        if ratio <= self.ratio:
+            return
+        self.best, self.ratio = f"{ratio:.3g}x predicted, step {steps}", ratio
         self._log(f"{self._clock.seconds:6.1f} s  {self.best}")
 
     @property

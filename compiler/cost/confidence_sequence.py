@@ -212,9 +212,13 @@ class TimedPair:
 
 @record
 class Timing:
-    """One model's times in seconds, in how many rounds, and how much faster than the first model it is (above 1: faster)."""
+    """One model's times in seconds, in how many rounds, and how much faster than the first model it is (above 1: faster).
 
-    median: float
+    `typical` of the first model is its median; of another one it is that over its ratio, since load that comes and goes hits both
+    models of a pair.
+    """
+
+    typical: float
     minimum: float
     blocks: int
     ratio: Interval
@@ -322,10 +326,10 @@ class Rounds:
 
     def timing(self, model: int) -> Timing:
         """As of now, for a model that ran."""
-        own = self.samples.get(model) or [self.first.get(model, inf)]
+        first, own = (self.samples.get(k) or [self.first.get(k, inf)] for k in (0, model))
         ratio = Interval(1.0, 1.0, 1.0) if model == 0 else self.interval(model)
         count = sum(model in one for rounds in self.generations for one in rounds)
-        return Timing(median(own), min(own), count, ratio, self.pairs(model) if model else ())
+        return Timing(median(first) / ratio.ratio, min(own), count, ratio, self.pairs(model) if model else ())
 
 
 def _first(times: Mapping[int, float], model: int, base: int) -> bool:

@@ -45,13 +45,13 @@ def allowed_cpus() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def load_warning() -> str:
-    """A warning that the load of the last minute exceeds the processors allowed; empty where it does not or is not known."""
+def busy() -> str:
+    """The load of the last minute, where it exceeds the processors allowed; empty where it does not or is not known."""
     try:
         load, count = os.getloadavg()[0], len(allowed_cpus())
     except (OSError, AttributeError):
         return ""
-    return f"a load of {load:.1f} on {count} processors: small gains are not told from noise" if load > count else ""
+    return f"load {load:.1f} on {count} processor{'s' * (count > 1)}" if load > count else ""
 
 
 @cache

@@ -120,7 +120,7 @@ class Piece:
     title: str
 
 
-def page_of_run(report: Mapping[str, Any], summary: str) -> str:
+def page_of_run(report: Mapping[str, Any], lines: Sequence[str]) -> str:
     """A page of a report's plain values (`dslc.report.Report.to_dict`)."""
     details = report["details"]
     hues = hues_of([step["rule"] for step in report["steps"]])
@@ -138,16 +138,16 @@ def page_of_run(report: Mapping[str, Any], summary: str) -> str:
         values["graphs"] = None if None in drawn else dict(zip(("before", "after"), drawn, strict=True))
     values |= timeline_of(report)
     return page(
-        "run.html.j2", f"{report['model']}: dslc", report=report, details=details, summary=summary, hues=hues, path=path_of(report),
+        "run.html.j2", f"{report['model']}: dslc", report=report, details=details, lines=lines, hues=hues, path=path_of(report),
         plots=[(one, ratios(one), times(one)) for one in report["sizes"]], finite=math.isfinite, **values,
     )  # fmt: skip
 
 
-def fragment_of_run(report: Mapping[str, Any], summary: str) -> str:
+def fragment_of_run(report: Mapping[str, Any], lines: Sequence[str]) -> str:
     """The part of a report that a notebook shows."""
     hues = hues_of([step["rule"] for step in report["steps"]])
     return fragment(
-        "run_part.html.j2", report=report, summary=summary, hues=hues, path=path_of(report), finite=math.isfinite,
+        "run_part.html.j2", report=report, lines=lines, hues=hues, path=path_of(report), finite=math.isfinite,
         plots=[(one, ratios(one), None) for one in report["sizes"][:1]], **timeline_of(report),
     )  # fmt: skip
 

@@ -16,12 +16,13 @@ from dslc.cost.process import Worker
 from dslc.deadline import TimeUp
 from dslc.search.options.settings import Settings
 from dslc.search.phases.acceptance import interrupted
-from dslc.search.phases.application import UNCHANGED, applied_alone, apply
+from dslc.search.phases.application import applied_alone, apply
 from dslc.search.phases.exploration import explore
 from dslc.search.phases.reading import prove_rules, read, unread
 from dslc.search.phases.reference import reference
 from dslc.search.phases.writing import canonical, write
 from dslc.search.runs.contenders import Unusable
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.stages import Finished, Optimized, Task
 from dslc.search.runs.state import RunState
 
@@ -69,22 +70,22 @@ def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock |
 def searched(task: Task, run: RunState) -> Finished:
     """Return what was measured to be faster; the original where a stage cannot go on."""
     try:
-        with CostCache(task.settings.cache, run.note) as cache:
+        with CostCache(task.settings.cache, run.warn) as cache:
             proven = prove_rules(task, run)
             if task.settings.budget == 0:
                 run.applied = applied_alone(proven, cache, run)
-                return Finished(task, None, UNCHANGED)
+                return Finished(task, None, Ending.UNMATCHED)
             referenced = reference(proven, cache, run)
             if task.settings.apply is not None:
                 run.applied, _ = apply(referenced, run)
             if referenced.apart:
-                return Finished(task, None, referenced.apart)
+                return Finished(task, None, Ending.UNLOADABLE, referenced.apart)
             return explore(referenced, cache, run)
-    except Unusable as reason:
-        return Finished(task, None, str(reason))
+    except Unusable as problem:
+        return Finished(task, None, problem.ending, problem.detail)
     except TimeUp:
         run.cut("comparing outputs")
-        return Finished(task, None, f"the budget of {task.settings.budget:g} s left no time to check a rewritten model")
+        return Finished(task, None, Ending.NO_TIME_TO_CHECK, f"{task.settings.budget:g}")
 
 
 def _or_applied(finished: Finished, run: RunState) -> Finished:
@@ -92,5 +93,4 @@ def _or_applied(finished: Finished, run: RunState) -> Finished:
     if finished.contender or not run.applied:
         return finished
     why = "" if finished.task.settings.budget == 0 and not finished.interrupted else f"; {finished.reason}"
-    reason = f"rules applied, not timed{why}"
-    return Finished(finished.task, run.applied, reason, interrupted=finished.interrupted)
+    return Finished(finished.task, run.applied, Ending.APPLIED, why, interrupted=finished.interrupted)

@@ -24,6 +24,7 @@ from dslc.search.phases import acceptance
 from dslc.search.phases.writing import _complete
 from dslc.search.runs.benchmark import Decision, FinalBenchmark, Verdict
 from dslc.search.runs.contenders import Contender
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.state import RunState
 
 
@@ -177,7 +178,7 @@ def finished(
 def test_where_the_budget_ends_first_it_is_said_with_what_was_seen(bench: Bench, tmp_path: Path) -> None:
     found, run = finished(bench, tmp_path, [contender(0.7)], 1.5)
     assert found.contender is None and "timing" in run.clock.cuts
-    assert found.reason.startswith("the budget ended before timing could decide: 1.43 times as fast")
+    assert found.ending is Ending.UNDECIDED and "1.43x" in found.reason
     assert found.reason.endswith("in 8 pairs")
 
 
@@ -190,9 +191,7 @@ def test_as_long_as_there_is_time_it_is_decided(bench: Bench, tmp_path: Path) ->
 
 def test_equal_models_end_soon_and_are_no_matter_of_the_budget(bench: Bench, tmp_path: Path) -> None:
     found, run = finished(bench, tmp_path, [contender(1.0)], 600.0)
-    assert found.contender is None and found.reason.startswith(
-        "no rewritten model was measured to be faster (best: 1.00"
-    )
+    assert found.contender is None and found.ending is Ending.NO_FASTER and "(best: 1.00x" in found.reason
     assert run.clock.left() > 500
 
 
@@ -201,12 +200,13 @@ def test_an_interrupted_race_says_what_it_saw(bench: Bench, tmp_path: Path) -> N
     task: Any = found.task
     run.start = Candidate(None, 1.0)  # type: ignore[arg-type]
     said = acceptance.interrupted(task, run)
-    assert said.contender is not None and "1.43 times as fast" in said.reason and "so far" in said.reason
+    assert said.contender is not None and said.ending is Ending.STOPPED_TIMING
+    assert "1.43x" in said.reason and "so far" in said.reason
 
 
 @pytest.mark.parametrize(("cut", "left", "said"), [
-    (True, 30.0, "the budget of 60 s cut short: searching; none of it fits into the 30 s that are left"),
-    (True, 1.0, "the budget of 60 s cut short: searching; more time may find more"),
+    (True, 30.0, "cut short by the budget of 60 s: searching; the next step did not fit into the 30 s that were left"),
+    (True, 1.0, "cut short by the budget of 60 s: searching"),
     (False, 30.0, "ended 30 s before its budget: nothing was left to try"),
 ])  # fmt: skip
 def test_one_sentence_says_what_was_left_out_and_why(cut: bool, left: float, said: str) -> None:
@@ -228,5 +228,5 @@ def test_a_decision_names_no_winner_that_is_slower_elsewhere() -> None:
         return Verdict(1.0, 1 / ratio, Interval(ratio, ratio * 0.99, ratio * 1.01), 9)
 
     assert Decision(((verdict(2.0), verdict(1.5)), (verdict(0.5), verdict(1.0))), True).winner == 1
-    assert str(verdict(2.0)) == "2.00 times as fast [1.980, 2.020] in 9 pairs"
-    assert str(Verdict(1, 1, Interval(1.4, 0.0, inf), 1)) == "1.40 times as fast in 1 pair"
+    assert str(verdict(2.0)) == "2.00x [1.980, 2.020] in 9 pairs"
+    assert str(Verdict(1, 1, Interval(1.4, 0.0, inf), 1)) == "1.40x in 1 pair"

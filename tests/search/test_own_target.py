@@ -62,9 +62,9 @@ def test_a_target_of_ones_own_is_searched_and_reported(tmp_path: Path) -> None:
     done = dslc.optimize(onnx.parser.parse_model(TEXT), on=own, budget=20, steps=3, cache=tmp_path)
     assert [node.op_type for node in done.model.graph.node] == ["MatMul", "Relu"]
     assert (done.report.target, done.report.predicted_ratio) == ("an abacus, counted", 2.0)
-    assert "by plans 4e+06 us -> 2e+06 us on the abacus (every node takes a second)" in done.report.reason
+    assert "priced, not measured: 4e+06 us -> 2e+06 us on the abacus (every node takes a second)" in done.report.reason
     assert {"2 weights on the scale", "every node takes a second"} <= set(done.report.notes)
-    assert not any("data sheet" in note or "h100" in note for note in done.report.notes)
+    assert not any("data sheet" in text or "h100" in text for text in done.report.warnings)
 
 
 # ---- the registry ------------------------------------------------------------------------------------------------------
@@ -156,7 +156,9 @@ def test_nothing_is_run_to_price(tmp_path: Path) -> None:
 
 def test_a_device_where_times_are_measured_changes_nothing_and_is_told() -> None:
     done = dslc.optimize(onnx.parser.parse_model(TEXT), on="ort_cpu", device="h100", budget=0)
-    assert "device h100 is a data sheet: on ort_cpu times are measured, and it changes nothing" in done.report.notes
+    assert (
+        "--device h100 changes nothing: on ort_cpu times are measured, not priced by data sheet" in done.report.warnings
+    )
 
 
 @pytest.mark.parametrize("wrong", ["gpu", "", 3, None])

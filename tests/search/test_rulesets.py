@@ -94,9 +94,9 @@ def test_a_rule_that_builds_what_cannot_be_run_is_named_in_the_report(own: Path,
         timing=False,
         derive=False,
     ).report
-    said = [note for note in report.notes if note.startswith("own.to_far was not used")]
+    said = [text for text in report.warnings if text.startswith("own.to_far was not used")]
     assert len(said) == 1 and "cannot run" in said[0]
-    assert any(note.startswith("of einnet ") for note in report.notes)
+    assert any(text.startswith("of einnet ") for text in report.warnings)
 
 
 @pytest.mark.parametrize("budget", ["soon", -1, "-5s", float("inf"), float("nan"), None])

@@ -137,7 +137,7 @@ def test_a_wrong_fact_is_found_where_the_outputs_do_not_tell(tmp_path: Path) -> 
     """Any error is tolerated, so that the proof alone decides."""
     report = optimize(powers(8, 16), settings(tmp_path, strategy=Liar(), tolerance=1e9)).report
     assert report.kept_original
-    assert any("own.lie was left out" in note and "shapes" in note for note in report.notes), report.notes
+    assert any("own.lie was left out" in one and "shapes" in one for one in report.warnings), report.warnings
 
 
 def test_what_a_candidate_claims_are_its_facts() -> None:

@@ -228,7 +228,7 @@ substitution careless(A: T[*S]) -> Y {
     options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
     found = dslc.optimize(powers(), **options, rules=[file], only=["own.careless"], tolerance=1e9)
     assert found.report.kept_original
-    assert any("own.careless was left out" in note and "shapes" in note for note in found.report.notes)
+    assert any("own.careless was left out" in one and "shapes" in one for one in found.report.warnings)
     right = dslc.optimize(powers(), **options, only=["std.pow_half"])
     (step,) = right.report.steps
     assert step.status == "proved" and step.validated in {"exact", "field"}
@@ -256,7 +256,7 @@ def test_the_pipeline_leaves_out_a_bounded_rule_that_is_not_proved_at_its_shapes
         )
         found = dslc.optimize(powers(), **options, only=["std.pow_half"])
         assert found.report.kept_original == (status == "bounded")
-        assert any("bounded, and a rewrite is not proved" in note for note in found.report.notes) == (
+        assert any("bounded, and a rewrite is not proved" in one for one in found.report.warnings) == (
             status == "bounded"
         )
         assert asked[-1] == (status == "bounded")
@@ -291,7 +291,7 @@ substitution small(X: T[*S]) -> Y {
     found = dslc.optimize(
         model, rules=[file], only=["own.small"], budget=60.0, threads=1, cache=tmp_path / "c", timing=False
     )
-    assert found.report.kept_original and any("own.small was left out" in n for n in found.report.notes), (
+    assert found.report.kept_original and any("own.small was left out" in one for one in found.report.warnings), (
         found.report.reason
     )
 
@@ -320,7 +320,7 @@ substitution wrong(A: T[*S]) -> Y {
     some = dslc.optimize(powers(), **options, rules=[file], only=["own.*"], allow=["tested", "trusted"])
     (step,) = some.report.steps
     assert step.rule == "own.root" and any(
-        "own.wrong was left out: it is refuted" in note for note in some.report.notes
+        "own.wrong was left out: it is refuted" in one for one in some.report.warnings
     )
     kept = list((tmp_path / "cache" / "proofs").iterdir())
     assert len(kept) == 2
@@ -328,7 +328,7 @@ substitution wrong(A: T[*S]) -> Y {
     if step.status == "tested":
         assert strict.report.kept_original
         assert any(
-            "own.root was left out: it is tested; `--allow tested` uses it" in note for note in strict.report.notes
+            "own.root was left out: it is tested; `--allow tested` uses it" in one for one in strict.report.warnings
         )
     else:
         assert [one.rule for one in strict.report.steps] == ["own.root"]

@@ -14,6 +14,7 @@ from dslc.search.options.settings import Settings
 from dslc.search.runs import without_library
 from dslc.search.runs.benchmark import Verdict
 from dslc.search.runs.contenders import Contender
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.stages import Finished
 
 
@@ -68,7 +69,7 @@ class Explored:
     def standing(self) -> Finished:
         """What becomes of the first one."""
         own: Any = self
-        found = Finished(self.task, self.contenders[0], "", (verdict(3.0),), 2.0)
+        found = Finished(self.task, self.contenders[0], verdicts=(verdict(3.0),))
         return without_library.standing(own.referenced, found, [(one, ()) for one in self.contenders], self.run)
 
 
@@ -97,7 +98,7 @@ def test_of_a_result_that_is_slower_without_its_library_another_one_is_taken(
     assert "left out" in explored.notes[0]
     explored = Explored(monkeypatch, {name: times[name] for name in ("fast", "no better")}, {"fast"})
     found = explored.standing()
-    assert found.contender is None and "--library-only" in found.reason and "3.00 times" in found.reason
+    assert found.contender is None and found.ending is Ending.SLOWER_ALONE and "3.00x with its library" in found.reason
 
 
 def test_a_model_without_kernels_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,9 +133,10 @@ def test_what_would_be_faster_with_its_library_is_told(monkeypatch: pytest.Monke
     left, taken = explored.contenders
     explored.run.timing = lambda _: verdict(1.5)
     explored.run.library_only = {left: verdict(0.8)}
-    for result, told in ((Finished(explored.task, taken, "", (verdict(1.2),)), True), (Finished(explored.task, None, "kept"), True),
-                         (Finished(explored.task, taken, "", (verdict(1.6),)), False)):  # fmt: skip
+    for result, told in ((Finished(explored.task, taken, verdicts=(verdict(1.2),)), True),
+                         (Finished(explored.task, None, Ending.NO_FASTER), True),
+                         (Finished(explored.task, taken, verdicts=(verdict(1.6),)), False)):  # fmt: skip
         explored.notes.clear()
         without_library.tell_library_only(result, explored.run)
         assert bool(explored.notes) is told
-        assert not told or "1.50 times as fast with its library, 0.80 times without it" in explored.notes[0]
+        assert not told or "1.50x with its library of kernels, 0.80x without it" in explored.notes[0]

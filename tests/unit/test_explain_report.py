@@ -35,7 +35,8 @@ def test_a_step_that_saves_nothing_is_told_with_the_one_that_it_makes_possible(
     timed = {"before_ms": 0.4, "after_ms": 0.1, "ratio": 4.0, "kept_original": False}
     assert run(["explain", *told(tmp_path, story=ENABLING, notes=("a note",), **timed)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "net.onnx: 0.4 ms -> 0.1 ms, 4.00 times as fast",
+        "net.onnx: 0.4 ms -> 0.1 ms, 4x faster",
+        "here",
         "  1. std.turned at 3 places: saves nothing, and makes step 3 possible",
         "  2. std.dearer: costs 0.1 ms, and makes step 3 possible",
         "  3. std.merged: saves 0.4 ms, 0.1 ms are left (predicted)",
@@ -46,7 +47,7 @@ def test_a_step_that_saves_nothing_is_told_with_the_one_that_it_makes_possible(
 
 def test_an_original_that_was_kept_has_no_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", *told(tmp_path, reason="no rule predicts a gain")]) == 0
-    assert capsys.readouterr().out == "net.onnx: the original is kept: no rule predicts a gain\n"
+    assert capsys.readouterr().out == "net.onnx: the original is kept: no rule predicts a gain\nhere\n"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", json.dumps({"story": [1], "model": "m"}), "[" * 100_000])

@@ -75,8 +75,6 @@ class Candidate:
 SHARE = 1e-3
 NOISE = 2e-7  #: seconds below which a gain at one place is noise
 
-#: what a step is called in which groups of nodes became kernels; it is no rule, and needs no proof but that a kernel means its nodes
-KERNELS = "kernels"
 #: a fact about a region, with what its holes stand for there
 PlacedFact: TypeAlias = tuple[Fact, Values]
 #: told of every candidate that is better than those before

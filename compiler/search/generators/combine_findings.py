@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslc.deadline import TimeUp
-from dslc.search.candidates.candidate import KERNELS, Candidate
+from dslc.report import KERNELS
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Generator, Proposal, SearchContext
 from dslc.search.generators.rules import searched

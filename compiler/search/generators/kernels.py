@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
 from dslc.fuse.templates import Templates
-from dslc.search.candidates.candidate import KERNELS, Candidate
+from dslc.report import KERNELS
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.candidates.export import no_compiler
 from dslc.search.generators.protocol import Generator, Proposal, Proposer, SearchContext
 from dslc.search.options.settings import Settings
@@ -40,15 +41,14 @@ class Kernels(Generator):
         if not kernels_wanted(settings) or has_kernels(base):
             return 0.0
         if why := no_compiler():
-            context.note(why)
+            context.run.warn(why)
             return 0.0
         return 1.0
 
     def begin(self, context: SearchContext) -> Proposer:
         task = context.task
         templates = Templates(task.rules, task.settings.trust)
-        for note in templates.notes:
-            context.note(note)
+        context.run.warn(*templates.notes)
         fusions = Fusions(
             task.rules, context.costs, task.imported.context.opset, task.sizes, templates, task.settings.strict_floats
         )
@@ -65,8 +65,7 @@ class Kernels(Generator):
                     yield Proposal()
                     continue
                 late = found.story.late or hurried
-                for note in (*templates.notes, *filter(None, [unbuilt(found)])):
-                    context.note(note)
+                context.run.warn(*templates.notes, *filter(None, [unbuilt(found)]))
                 if hurried:
                     fusions.prepare(context.ahead)
                 hurried = False

@@ -112,7 +112,7 @@ def searched(
             task, until = context.task, Deadline(now=context.run.clock.now, outer=lambda: context.turn)
             others, price = moves_of(task.rules, context.costs, task.imported.context.opset, task.sizes, until)
         else:
-            context.note(no_compiler() or "no kernels: the model is to run with ONNX Runtime's own operators alone")
+            context.run.warn(no_compiler() or "no kernels: the target is ONNX Runtime's own operators alone")
     space = Space(
         start, (Substitutions(context.rules), *others), context.costs, limits, settings.seed, settings.alpha, settings.layouts, told,
         settings.budget or None, settings.steps, findings, price, context.note,
@@ -121,7 +121,7 @@ def searched(
     for found in settings.strategy.explore(space):
         told(found)
     if settings.dump_egraph and not dumped(settings.dump_egraph, grown):
-        context.note(f"{settings.dump_egraph} was not written: the search made no e-graph")
+        context.run.warn(f"{settings.dump_egraph} was not written: the search made no e-graph")
     if limits.interrupted:
         raise KeyboardInterrupt
     return best

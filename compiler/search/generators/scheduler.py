@@ -27,6 +27,7 @@ from dslc.search.generators.region_rewrites import FURTHER, REGION_REWRITES
 from dslc.search.generators.rules import Rules
 from dslc.search.generators.standard_nodes import StandardNodes
 from dslc.search.runs.contenders import Contender
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.proving import CULPRITS, checked, passed, smaller
 from dslc.search.runs.stages import deciding
 from dslc.search.runs.state import CHECKED, Tally
@@ -306,8 +307,8 @@ class Scheduler:
         if not isinstance(one, list):
             self._blames = 0
             return True
-        run.notes.extend(f"{each.rule} was left out: {each.problem}" for each in one)
-        run.reason = run.notes[-1]
+        run.warn(*(f"{each.rule} was left out: {each.problem}" for each in one))
+        run.reason = Ending.LEFT_OUT, run.warnings[-1]
         names = {each.rule for each in one}
         context.rules = tuple(rule for rule in context.rules if rule.name not in names)
         # the last candidate on the way that no such rule had a part in
@@ -325,6 +326,8 @@ class Scheduler:
     def _add(self, one: Candidate, generator: Generator, tally: Tally) -> None:
         """Keep a proposal; without timing, predictions alone say what is better than the original."""
         tally.proposed.append(one)
+        run = self.context.run
+        run.progress.best(self.context.start.cost / max(one.cost, 1e-12), run.journal.first)
         self._proposed_by.setdefault(one, generator)
         if self.context.task.settings.timing or one.cost < self.context.start.cost:
             self.candidates.append(one)
@@ -359,6 +362,8 @@ class Scheduler:
         if found:
             run.passed(found)
             run.clock.reached(CHECKED)
+        elif run.reason[0] is Ending.NO_GAIN:
+            run.reason = Ending.NOT_EQUAL, ""
 
     def _decide(self) -> None:
         """Time the contenders, where they are clear and that takes little time: it is not lost then, and says what they are worth."""

@@ -10,6 +10,7 @@ from dslc.cost.timing import MemoryShort
 from dslc.deadline import TimeUp
 from dslc.search.runs.benchmark import Decision
 from dslc.search.runs.contenders import Contender, distinct
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.planning import by_plans
 from dslc.search.runs.proving import checked
 from dslc.search.runs.stages import Finished, Referenced, Task, deciding
@@ -28,12 +29,12 @@ def accept(referenced: Referenced, run: RunState) -> Finished:
     # what is known to be slow without its library is not asked for where anything else is there
     contenders = [one for one in run.checked if one not in run.library_only] or list(run.checked)
     if not contenders:
-        return Finished(task, None, run.reason)
+        return Finished(task, None, *run.reason)
     if not task.target.measured:
         return by_plans(referenced, run)
     if not task.settings.timing:
         cheapest = min(contenders, key=lambda one: one.candidate.cost)
-        return _chosen(task, cheapest, run, "the search's choice, not timed")
+        return Finished(task, cheapest, Ending.UNTIMED)
     run.phase("timing")
     taken = affordable(referenced, contenders, run)
     faster = _faster(contenders, run)
@@ -53,15 +54,15 @@ def accept(referenced: Referenced, run: RunState) -> Finished:
             if not found.decided and found.verdicts == before.verdicts:
                 break
     except MemoryShort as short:
-        return Finished(task, None, f"it cannot be timed against a rewritten model: {short}")
+        return Finished(task, None, Ending.NO_ROOM, str(short))
     except TimeUp:
         run.cut("timing")
-        return Finished(task, None, f"the budget of {task.settings.budget:g} s left no time to time a rewritten model")
+        return Finished(task, None, Ending.NO_TIME_TO_TIME, f"{task.settings.budget:g}")
     except WorkerFailed as failed:
-        return Finished(task, None, f"timing failed: {failed}")
+        return Finished(task, None, Ending.TIMING_FAILED, str(failed))
     if found.winner is None and not found.decided:
         run.cut("timing")
-    finished = _decided(task, taken, found, run)
+    finished = _decided(task, taken, found)
     # in the order of their promise: those that were timed, the fastest first, then those that were not
     order = sorted(range(len(taken)), key=lambda k: -found.verdicts[0][k].ratio.ratio)
     timed = [(taken[k], tuple(at[k] for at in found.verdicts)) for k in order if taken[k] is not finished.contender]
@@ -71,20 +72,15 @@ def accept(referenced: Referenced, run: RunState) -> Finished:
     return result
 
 
-def _decided(task: Task, contenders: Sequence[Contender], found: Decision, run: RunState) -> Finished:
-    verdicts, reason = found.verdicts, ""
-    best = found.winner
-    if best is None:
-        best = max(range(len(contenders)), key=lambda k: verdicts[0][k].ratio.ratio)
-        reason = f"no rewritten model was measured to be faster (best: {verdicts[0][best]})"
-        somewhere = next((v for at in verdicts for v in at if v.faster), None)
-        if somewhere:
-            reason = f"what is faster at some sizes ({somewhere.ratio} times as fast) is slower at others"
-        elif not found.decided:
-            reason = f"the budget ended before timing could decide: {verdicts[0][best]}"
-    contender = contenders[best]
-    own = tuple(at[best] for at in verdicts)
-    return Finished(task, None if reason else contender, reason, own, run.predicted(contender.candidate))
+def _decided(task: Task, contenders: Sequence[Contender], found: Decision) -> Finished:
+    verdicts, best = found.verdicts, found.winner
+    if best is not None:
+        return Finished(task, contenders[best], verdicts=tuple(at[best] for at in verdicts))
+    best = max(range(len(contenders)), key=lambda k: verdicts[0][k].ratio.ratio)
+    ending, detail = Ending.NO_FASTER if found.decided else Ending.UNDECIDED, str(verdicts[0][best])
+    if somewhere := next((v for at in verdicts for v in at if v.faster), None):
+        ending, detail = Ending.MIXED, str(somewhere)
+    return Finished(task, None, ending, detail, tuple(at[best] for at in verdicts))
 
 
 def affordable(referenced: Referenced, contenders: Sequence[Contender], run: RunState) -> list[Contender]:
@@ -141,10 +137,6 @@ def _timed(referenced: Referenced, contenders: Sequence[Contender], part: float,
     return referenced.benchmark.decide(contenders, run.left(part, referenced.task))
 
 
-def _chosen(task: Task, contender: Contender, run: RunState, reason: str, interrupted: bool = False) -> Finished:
-    return Finished(task, contender, reason, (), run.predicted(contender.candidate), interrupted)
-
-
 # ---- Ctrl-C -------------------------------------------------------------------------------------------------------------
 
 
@@ -156,14 +148,11 @@ def interrupted(task: Task, run: RunState) -> Finished:
         known = {one: verdict for one in run.timed if (verdict := run.timing(one))}
         best = max(known, key=lambda one: known[one].ratio.ratio, default=run.timed[0])
         if known and known[best].ratio.ratio <= 1:
-            reason = f"interrupted: what was timed so far is no faster ({known[best]})"
-            return Finished(task, None, reason, interrupted=True)
-        said = f"{known[best]} so far" if known else "not timed"
-        return _chosen(task, best, run, f"interrupted while it was timed: {said}", True)
+            return Finished(task, None, Ending.STOPPED_NO_FASTER, str(known[best]), interrupted=True)
+        detail = f"{known[best]} so far" if known else "not timed"
+        return Finished(task, best, Ending.STOPPED_TIMING, detail, interrupted=True)
     found = _checked_in_time(run)
-    if not found:
-        return Finished(task, None, "interrupted before a rewritten model was checked", interrupted=True)
-    return _chosen(task, found, run, "interrupted: the best so far, its outputs compared, not timed", True)
+    return Finished(task, found, Ending.STOPPED_CHECKED if found else Ending.STOPPED_EARLY, interrupted=True)
 
 
 def _checked_in_time(run: RunState) -> Contender | None:

@@ -36,7 +36,6 @@ from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
 #: why nothing is rewritten
-UNCHANGED = "no rule of --apply matches, and its nodes are as few as can be"
 #: why a rule is not applied
 LARGER = "the graph would get no smaller there; `always` in a rule set, or --apply with its own name, applies it"
 
@@ -79,7 +78,7 @@ def apply(referenced: Referenced, run: RunState) -> tuple[Contender | None, bool
                 f"{name} matches at {fixed.larger[name]} more places: {LARGER}" for name in not_standard(fixed.larger)
             ]
             return found, turn > 0
-        run.notes.extend(f"{one.rule} was left out: {one.problem}" for one in found)
+        run.warn(*(f"{one.rule} was left out: {one.problem}" for one in found))
         names = {one.rule for one in found}
         chosen = tuple([one for one in chosen if one.rule.name not in names])
     run.notes += [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 from onnx import ModelProto
@@ -14,9 +13,8 @@ from dslc.cost.cache import CostCache
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
-from dslc.deadline import FOREVER, OVER, Deadline, TimeUp
+from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
-from dslc.fuse.kernels import kernels
 from dslc.ir.graph import Graph, Input, Value
 from dslc.ir.scalar import Sym
 from dslc.onnx.context import Context
@@ -29,11 +27,10 @@ from dslc.search.generators.protocol import SearchContext
 from dslc.search.generators.scheduler import Scheduler
 from dslc.search.phases.acceptance import accept, narrow_intervals
 from dslc.search.runs.contenders import Unusable, folder_of, serialized, with_kernels
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.planning import planned_seconds
 from dslc.search.runs.stages import Finished, Referenced
 from dslc.search.runs.state import RunState
-
-AGAIN = 0.05  #: share of the budget that measuring prices again may take, which only the report rests on
 
 
 def explore(referenced: Referenced, cache: CostCache, run: RunState) -> Finished:
@@ -47,7 +44,7 @@ def explore(referenced: Referenced, cache: CostCache, run: RunState) -> Finished
         scheduler = Scheduler(context)
         scheduler.run()
         _remember(context, cache)
-        return _predicted_again(explore_until_decided(scheduler), context)
+        return explore_until_decided(scheduler)
 
 
 def explore_until_decided(scheduler: Scheduler) -> Finished:
@@ -76,7 +73,7 @@ def _remember(context: SearchContext, cache: CostCache) -> None:
     if journal.late:
         run.cut("searching")
     # a search that time cut short before it found anything is no example
-    found, culprits = bool(run.checked), len(context.rules) < len(referenced.proven.rules)
+    found = bool(run.checked)
     if (
         referenced.task.settings.steps is None
         and not journal.repeats
@@ -84,9 +81,8 @@ def _remember(context: SearchContext, cache: CostCache) -> None:
         and journal.first >= journal.reached
     ):
         cache.put_verdict(referenced.key, {"steps": journal.steps, "late": journal.late})
-    # rules that were left out are the reason, where there are any
-    if not culprits:
-        run.reason = "the search found no gain in its time" if journal.late else "no rule predicts a gain"
+    if journal.late and run.reason[0] is Ending.NO_GAIN:
+        run.reason = Ending.NO_GAIN_IN_TIME, ""
 
 
 @contextmanager
@@ -121,28 +117,6 @@ def _context(referenced: Referenced, cache: CostCache, run: RunState) -> Iterato
         if context is not None and context.beside is not None:
             context.beside.close()
         measurer.close()
-
-
-def _predicted_again(finished: Finished, context: SearchContext) -> Finished:
-    """Return what was decided, with a prediction from prices that were measured again in the same rounds: only the report has it."""
-    run, costs, start = context.run, context.costs, context.run.start
-    seconds = AGAIN * finished.task.settings.budget
-    if start is None or finished.predicted is None or run.clock.left() <= seconds:
-        return finished
-    every = start, (finished.contender or run.checked[0]).candidate
-    context.measuring = OVER if run.journal.repeats else run.clock.until().part(most=seconds)
-    run.phase("measuring", "measuring again")
-    again = {one: one.cost for one in every}
-    # kernels are measured when they are built: as nodes they take something else
-    plain = [one for one in every if not one.kernels and not kernels(one.graph)]
-    try:
-        if costs.confirm(*(one.graph for one in plain)):
-            run.cut("measuring")
-        again |= {one: costs.graph_cost(one.graph) for one in plain}
-        again |= {one: one.cost * again[start] / max(start.cost, 1e-12) for one in every if one not in plain}
-    except TimeUp:
-        run.cut("measuring")
-    return replace(finished, predicted=again[start] / max(again[every[1]], 1e-12))
 
 
 def _prices(referenced: Referenced, measurer: Measurer, run: RunState) -> CostModel:

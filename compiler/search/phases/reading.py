@@ -8,6 +8,7 @@ from pathlib import Path
 from onnx import ModelProto
 
 from dslc.cost.inputs import given_inputs
+from dslc.cost.machine import busy
 from dslc.deadline import Deadline
 from dslc.errors import error
 from dslc.folders import cache_folder
@@ -23,6 +24,7 @@ from dslc.report import Report
 from dslc.search.options.settings import Settings
 from dslc.search.phases.writing import size_of
 from dslc.search.runs.contenders import with_kernels
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.selection import (
     LATE,
     AppliedRule,
@@ -71,12 +73,12 @@ def read(source: str | Path | ModelProto, settings: Settings, run: RunState) -> 
     if settings.rules:
         named = modules_of(rules, map(str, settings.rules))
         derived = settings.derive and with_kernels(settings)
-        run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)), derived)
+        run.warn(*left_out(rules, list(dict.fromkeys(module.library for module in named)), derived))
     run.phase("reading", "reading the model")
     target = settings.target()
     if target.measured and settings.device is not None:
-        run.notes.append(
-            f"device {settings.device} is a data sheet: on {target.name} times are measured, and it changes nothing"
+        run.warn(
+            f"--device {settings.device} changes nothing: on {target.name} times are measured, not priced by data sheet"
         )
     began = run.clock.seconds
     values = set(wanted_inputs(model))
@@ -87,8 +89,8 @@ def read(source: str | Path | ModelProto, settings: Settings, run: RunState) -> 
         complete_bind(model, sizes, where)
     writing = WRITING + READ * (taken + run.clock.seconds - began)
     return Task(
-        settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing, applied
-    )
+        settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing, applied, busy(),
+    )  # fmt: skip
 
 
 def _proving(run: RunState, settings: Settings) -> Deadline:
@@ -115,7 +117,7 @@ def prove_rules(task: Task, run: RunState) -> Proven:
         run.cut("proving rules")
     # rules of the standard library were not asked for by name
     asked = list(out) if settings.only or settings.apply else not_standard(out)
-    run.notes += [_why_left_out(name, out[name]) for name in asked]
+    run.warn(*(_why_left_out(name, out[name]) for name in asked))
     return Proven(task, tuple(used), verdicts, tuple([AppliedRule(rule, always[rule.name]) for rule in kept]))
 
 
@@ -138,7 +140,8 @@ def unread(settings: Settings, run: RunState) -> Optimized:
     size = size_of(model)
     report = Report(
         where, str(settings.target().machine), round(run.clock.seconds, 3), ratio=1.0, before=size, after=size, interrupted=True,
-        reason="interrupted while rules and the model were read", notes=tuple(run.notes), budget=settings.budget,
+        ending=Ending.STOPPED_READING.name.lower(), reason=Ending.STOPPED_READING, warnings=tuple(run.warnings), notes=tuple(run.notes),
+        budget=settings.budget,
         phases={name: round(seconds, 3) for name, seconds in run.clock.phases.items()},
     )  # fmt: skip
     return Optimized(inlined(model) if settings.portable == "inline" else model, report)

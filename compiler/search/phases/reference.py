@@ -38,6 +38,7 @@ from dslc.search.runs.contenders import (
     serialized,
     with_kernels,
 )
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.stages import Original, Proven, Referenced, Task
 from dslc.search.runs.state import Journal, RunState
 from dslc.version import __version__
@@ -75,8 +76,8 @@ def reference(proven: Proven, cache: CostCache, run: RunState, once: bool = Fals
     except Unloadable as reason:
         if settings.apply is None:
             hint = "nothing can be timed, and --apply applies rules around what it does not know"
-            raise Unloadable(f"{reason}; {hint}") from None
-        apart = str(reason)
+            raise Unloadable(reason.ending, f"{reason.detail}; {hint}") from None
+        apart = reason.detail
         for cut, said in parts(task):
             model = cut(task.model)
             inputs = settings.inputs if len(model.graph.input) == len(task.model.graph.input) else None
@@ -87,12 +88,14 @@ def reference(proven: Proven, cache: CostCache, run: RunState, once: bool = Fals
                 break
         else:
             raise
-    run.notes += [note for one in originals for note in one.inputs.notes]
-    run.notes += [f"outputs are compared at {', at '.join(one.inputs.at)}, too" for one in originals if one.inputs.at]
-    run.notes += [
-        f"the output {name} had no element, or none that is a number other than 0, on all inputs (--inputs gives others)"
-        for name in silent([one.reference for one in originals])
-    ]
+    run.warn(*(note for one in originals for note in one.inputs.notes))
+    run.notes += [f"outputs were also compared at {', at '.join(one.inputs.at)}" for one in originals if one.inputs.at]
+    run.warn(
+        *(
+            f"the output {name} was empty or 0 on all inputs, so comparing it says little (--inputs gives others)"
+            for name in silent([one.reference for one in originals])
+        )
+    )
     if run.clock.until().over:
         raise TimeUp
     # another version of dslc, or of its templates, may make other models and kernels
@@ -157,9 +160,9 @@ def _journal(settings: Settings, key: str, cache: CostCache, run: RunState) -> J
     steps: dict[str, list[int]] = earlier["steps"]
     first = next(iter(steps.values()))[0]
     if earlier.get("late"):
-        run.note(f"goes on from the {first} steps at which an earlier run with the same options was cut short")
+        run.note(f"went on from step {first}, where an earlier run with the same options was cut short")
         return Journal(reached=first)
-    run.note(f"stopped after the {first} steps of an earlier run with the same options")
+    run.note(f"stopped after step {first}, as an earlier run with the same options did")
     return Journal(steps)
 
 
@@ -235,13 +238,13 @@ def original_at(
                 names = worker.load(file)
                 found = _runs(worker, names, inputs, settings, run.clock.now() - began, once is not None)
         except MemoryShort as short:
-            raise Unusable(f"it can be neither checked nor timed: {short}") from None
+            raise Unusable(Ending.TOO_LARGE, str(short)) from None
         except WorkerFailed as failed:
             if failed.late:
-                raise Unusable(f"it did not run within the budget of {settings.budget:g} s") from None
+                raise Unusable(Ending.TOO_SLOW, f"{settings.budget:g}") from None
             if names is None:
                 # no inputs help where the model itself is refused
-                raise Unloadable(f"ONNX Runtime cannot load it: {failed}") from None
+                raise Unloadable(Ending.UNLOADABLE, str(failed)) from None
             problem = problem or str(failed)
             continue
         if all(getattr(value, "size", 1) for outputs in found.reference.outputs for value in outputs):
@@ -251,7 +254,7 @@ def original_at(
     if empty:
         return empty
     hint = "" if settings.inputs is not None else "; --inputs gives others, --bind other sizes"
-    raise Unusable(f"ONNX Runtime cannot run it on {'these' if settings.inputs else 'drawn'} inputs: {problem}{hint}")
+    raise Unusable(Ending.UNRUNNABLE, f"{'these' if settings.inputs else 'random'} inputs: {problem}{hint}")
 
 
 def _runs(worker: Worker, names: list[str], inputs: Inputs, settings: Settings, load: float, once: bool) -> Original:
@@ -262,7 +265,7 @@ def _runs(worker: Worker, names: list[str], inputs: Inputs, settings: Settings, 
     first = Reference(reference.names, reference.outputs[:1])
     repeated: Comparison = compare(first, ran(worker, names, inputs.feeds[:1]), settings.tolerance)
     if not repeated.same:
-        raise Unusable(f"it differs from itself in two runs ({repeated.problem})")
+        raise Unusable(Ending.RANDOM, repeated.problem)
     feeds: Mapping[str, Any] = inputs.feeds[0]
     worker.ask({"do": "bind", "feeds": dict(feeds)})
     seconds = float(worker.ask({"do": "alone", "seconds": ALONE})["seconds"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib import metadata
 from itertools import chain
 from math import inf
+from time import localtime, strftime
 from types import MappingProxyType
 
 from onnx import ModelProto
@@ -25,6 +26,7 @@ from dslc.search.candidates.candidate import Candidate
 from dslc.search.candidates.export import graph_as_kernels, texts_of
 from dslc.search.region_rewrites.validate import Validated
 from dslc.search.runs.contenders import Contender
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.planning import with_plan
 from dslc.search.runs.proving import named_rules, proved_again, status_of
 from dslc.search.runs.selection import not_standard
@@ -45,8 +47,8 @@ def write(finished: Finished, run: RunState) -> Optimized:
     """Return the model and the report; where it goes is the caller's matter."""
     task, verdicts = finished.task, finished.verdicts
     report = replace(
-        _begun(task), steps_done=run.journal.first, measured=run.measured, reason=finished.reason,
-        predicted_ratio=finished.predicted, interrupted=finished.interrupted,
+        _begun(task), steps_done=run.journal.first, measured=run.measured, ending=finished.ending.name.lower(),
+        reason=finished.reason, busy=task.busy, predicted_ratio=finished.predicted, interrupted=finished.interrupted,
     )  # fmt: skip
     if verdicts:
         sizes = tuple(
@@ -56,7 +58,9 @@ def write(finished: Finished, run: RunState) -> Optimized:
             )
             for bind, v in zip(task.settings.bind or ({},), verdicts, strict=True)
         )  # fmt: skip
-        report = replace(report, before_ms=verdicts[0].before * 1e3, sizes=sizes)
+        when = verdicts[0].when
+        timed_at = strftime("%Y-%m-%d %H:%M", localtime(when)) if when else ""
+        report = replace(report, before_ms=verdicts[0].before * 1e3, sizes=sizes, timed_at=timed_at)
     if finished.contender:
         return _rewritten(finished, finished.contender, report, run)
     report = replace(report, kept_original=True, ratio=1.0, after=report.before)
@@ -85,11 +89,11 @@ def canonical(task: Task, run: RunState) -> Optimized:
         if len(model.graph.node) <= len(_portable(task, task.model).graph.node):
             break
     else:
-        return write(Finished(task, None, "its canonical form has more nodes"), run)
+        return write(Finished(task, None, Ending.MORE_NODES), run)
     if not accepted(model, task.model):
-        return write(Finished(task, None, "ONNX Runtime loads it, and refuses its canonical form"), run)
-    reason = "canonical form, nothing measured"
-    report = replace(_begun(task), kept_original=False, reason=reason, after=size_of(model))
+        return write(Finished(task, None, Ending.REFUSED), run)
+    ending = Ending.CANONICAL
+    report = replace(_begun(task), kept_original=False, ending=ending.name.lower(), reason=ending, after=size_of(model))
     model = _with_plan(model, task, run)
     return Optimized(model, _complete(task, report, run))
 
@@ -119,11 +123,13 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
         seconds[contender.candidate] = verdicts[0].after
     report = replace(
         report, kept_original=False, max_rel_error=contender.error, steps=steps, after=size_of(model),
+        predicted_ratio=report.predicted_ratio or run.predicted(contender.candidate),
         story=story_of(contender.candidate, seconds),
     )  # fmt: skip
     run.notes += [line for step in contender.candidate.path() for line in run.kernels.get(step, ())]
     if loose := nonfinite(steps, task.rules):
         run.note(f"by {', '.join(loose)} {NUMERICS[NONFINITE]}; `--strict-floats` does without")
+        report = replace(report, finite=True)
     run.clock.enter("writing")
     values = {"dslc.target": str(task.machine), "dslc.rules": ", ".join(step.rule for step in steps)}
     if verdicts:
@@ -161,14 +167,14 @@ def _complete(task: Task, report: Report, run: RunState) -> Report:
     """The report with what the run as a whole took, and what there is to say about it."""
     asked = run.unrunnable if task.settings.only else not_standard(run.unrunnable)
     why = "ONNX Runtime cannot run what it builds, or ONNX cannot say it; an operator without an `onnx` clause would be a kernel"
-    run.notes += [f"{name} was not used: {why}" for name in asked]
+    run.warn(*(f"{name} was not used: {why}" for name in asked))
     for line in chain.from_iterable(run.untaken.values()):
         run.note(line)
     left = run.clock.left()
     early = EARLY * task.settings.budget < left < inf and not report.interrupted
     if run.clock.cuts:
-        more = f"none of it fits into the {left:.0f} s that are left" if early else "more time may find more"
-        run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}; {more}")
+        more = f"; the next step did not fit into the {left:.0f} s that were left" if early else ""
+        run.note(f"cut short by the budget of {task.settings.budget:g} s: {', '.join(run.clock.cuts)}{more}")
         if run.clock.starved:
             got = f"{run.clock.processor:.0f} s of processor time in {run.clock.seconds:.0f} s"
             run.note(f"the process got {got}: small gains cannot be told from noise")
@@ -183,6 +189,7 @@ def _complete(task: Task, report: Report, run: RunState) -> Report:
         cut=run.clock.cuts,
         processor=round(run.clock.processor, 3),
         moments={name: round(seconds, 3) for name, seconds in run.clock.moments.items()},
+        warnings=tuple(run.warnings),
         notes=tuple(dict.fromkeys(run.notes)),
         timeline=tuple(PhaseSpan(name, round(begin, 3), round(end, 3)) for name, begin, end in run.clock.timeline()),
         generators=report.generators or _generators(run),

@@ -174,11 +174,11 @@ class Derivations(HotOperators):
         names = [node.op.rpartition(".")[2] for node in best.calls if not node.constant]
         scopes = [node for node in best.generated if not node.constant and not isinstance(node.scope.body, Read)]
         words = " + ".join([*names, *["kernel"] * len(scopes)])
-        was = "as a kernel of another form" if price < region.price else "before"
+        now = "a kernel of another form" if price < region.price else "now"
         # an estimate far beyond what there is says no more than that it is far
         far = "over " * (worth[best] > FAR * price)
         least = min(worth[best], FAR * price) * 1e3
-        return f"{rule_of(best)}, and not built: {words}: {far}{least:.4g} ms by estimate, {was} {price * 1e3:.4g} ms"
+        return f"{rule_of(best)}, not built: {words} estimated at {far}{least:.4g} ms, {now} {price * 1e3:.4g} ms"
 
     def fact(self, derived: PricedProgram, program: Graph, site: MatchSite) -> Fact | None:
         root = site.place[0]

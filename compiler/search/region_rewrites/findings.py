@@ -18,7 +18,8 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Kernel, Node, Value, Values, rebuild, with_args
 from dslc.ir.holes import instantiated
 from dslc.ir.places import places_of
-from dslc.search.candidates.candidate import KERNELS, Candidate, Limits, Progress, disjoint, least_gain, rewritten
+from dslc.report import KERNELS
+from dslc.search.candidates.candidate import Candidate, Limits, Progress, disjoint, least_gain, rewritten
 from dslc.search.region_rewrites.fusions import describe_kernel, fact_of_kernel, kernel_facts
 from dslc.search.region_rewrites.region_log import MeasuredRewrite
 

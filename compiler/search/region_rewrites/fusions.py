@@ -18,7 +18,8 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Kernel, Value, Values, kernel_value, replace
 from dslc.match.forms import stated_error
 from dslc.records import record
-from dslc.search.candidates.candidate import KERNELS, Candidate
+from dslc.report import KERNELS
+from dslc.search.candidates.candidate import Candidate
 from dslc.semantics.library import Rules
 
 LEAST = 0.02  #: share of what it was made of that a graph takes at least, by prediction

@@ -181,8 +181,8 @@ class SearchLog:
             if one.fact.old not in self.best:
                 best[one.fact.old] = min(best.get(one.fact.old, one), one, key=lambda each: each.after)
         lines = [
-            f"{how}{one.fact.rule}, and not taken: {_operators(one.program)}: {one.after * 1e3:.4g} ms, "
-            f"before {one.before * 1e3:.4g} ms by itself"
+            f"{how}{one.fact.rule}, not taken: {_operators(one.program)} measured at {one.after * 1e3:.4g} ms, "
+            f"now {one.before * 1e3:.4g} ms"
             for one in best.values()
         ]
         lines += [f"{how}{words}" for words in (*self.rejected, *dict.fromkeys(self.skipped.values()))]

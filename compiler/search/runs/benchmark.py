@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod
+from time import time
 from typing import Any, TypeAlias
 
 from dslc.cost.cache import CostCache
@@ -34,6 +35,8 @@ class Verdict:
     ratio: Interval
     pairs: int = 0
     rounds: tuple[TimedPair, ...] = ()
+    #: seconds since the epoch, of a verdict of an earlier run
+    when: float | None = None
 
     @property
     def faster(self) -> bool:
@@ -45,7 +48,7 @@ class Verdict:
 
     def __str__(self) -> str:
         pairs = f" in {self.pairs} pair{'s' * (self.pairs != 1)}" if self.pairs else ""
-        return f"{self.ratio.ratio:.2f} times as fast{self.ratio.ends}{pairs}"
+        return f"{self.ratio.ratio:.2f}x{self.ratio.ends}{pairs}"
 
 
 #: verdicts on one contender by choice of sizes, or on several at one choice
@@ -193,7 +196,7 @@ class FinalBenchmark:
         if not race.rounds.known(number):
             return None
         first, own = race.rounds.timing(0), race.rounds.timing(number)
-        return Verdict(first.median, own.median, own.ratio, race.rounds.count(number), race.rounds.pairs(number))
+        return Verdict(first.typical, own.typical, own.ratio, race.rounds.count(number), race.rounds.pairs(number))
 
     # ---- the cache -------------------------------------------------------------------------------------------------
 
@@ -204,13 +207,14 @@ class FinalBenchmark:
             return None
         ratio = Interval(found["ratio"], found["low"], found["high"])
         rounds = tuple(TimedPair(*one) for one in found.get("rounds", ()))
-        return Verdict(found["before"], found["after"], ratio, int(found["pairs"]), rounds), bool(found["decided"])
+        own = Verdict(found["before"], found["after"], ratio, int(found["pairs"]), rounds, found["when"])
+        return own, bool(found["decided"])
 
     def _keep(self, key: str, one: Verdict, decided: bool) -> None:
         # JSON has no infinity
         before, after, high = (min(each, HIGH) for each in (one.before, one.after, one.ratio.high))
         found = {"before": before, "after": after, "ratio": one.ratio.ratio, "low": one.ratio.low, "high": high, "pairs": one.pairs,
-                 "decided": decided,
+                 "decided": decided, "when": time(),
                  "rounds": [[pair.before, pair.after, pair.generation, pair.base_first] for pair in one.rounds]}  # fmt: skip
         self.cache.put_verdict(key if decided else f"{key} {self.budget}", found)
 
@@ -219,7 +223,7 @@ class FinalBenchmark:
         total.update(b"" if contender.file.kernels else b"without kernels|")
         total.update(contender.file.model if isinstance(contender.file.model, bytes) else contender.file.model.encode())
         total.update(f"|{self._values[at]}".encode())
-        return "sequential:" + total.hexdigest()
+        return "verdict:" + total.hexdigest()
 
 
 def winner(verdicts: Sequence[Sequence[Verdict]]) -> int | None:

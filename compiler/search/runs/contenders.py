@@ -24,13 +24,21 @@ from dslc.records import record
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.candidates.export import NameHistory, graph_as_kernels, no_compiler, ready, texts_of
 from dslc.search.options.settings import Settings
+from dslc.search.runs.endings import Ending
 from dslc.semantics.library import Rules
 
 EXPORTED = 1.5e8  #: bytes of weights that are written, sent and loaded in a second, or more
 
 
 class Unusable(Exception):
-    """A reason why a model cannot be searched."""
+    """A reason why a model cannot be searched: the ending of the run, and its detail."""
+
+    def __init__(self, ending: Ending, detail: str = "") -> None:
+        super().__init__(ending, detail)
+        self.ending, self.detail = ending, detail
+
+    def __str__(self) -> str:
+        return self.ending.format(self.detail)
 
 
 class Unloadable(Unusable):
@@ -184,9 +192,7 @@ class Checker:
                 elif not self._is_disputed(at, k):
                     return found
             if not agreed:
-                raise Unusable(
-                    "its outputs depend on rounding or on ONNX Runtime's own optimizations, and cannot be compared"
-                )
+                raise Unusable(Ending.UNSTABLE)
         return Contender(candidate, model, file, worst)
 
     def _tolerance(self, at: int, k: int) -> float | None:

@@ -16,6 +16,7 @@ from dslc.onnx.context import Imported
 from dslc.onnx.importer import import_model
 from dslc.onnx.metadata import PLAN, set_metadata
 from dslc.search.runs.contenders import Unusable
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.stages import Finished, Referenced, Task
 from dslc.search.runs.state import RunState
 
@@ -29,7 +30,7 @@ def planned_seconds(task: Task, sizes: Mapping[str, int], feeds: Mapping[str, An
     try:
         return task.target.plan(task.rules, task.model, task.imported, sizes, feeds).seconds
     except NoPlan as problem:
-        raise Unusable(f"there is no plan for it: {problem}") from None
+        raise Unusable(Ending.UNPLANNED, str(problem)) from None
 
 
 def by_plans(referenced: Referenced, run: RunState) -> Finished:
@@ -55,12 +56,12 @@ def by_plans(referenced: Referenced, run: RunState) -> Finished:
         if found is not None:
             priced.append((found, one))
     if before is None or not priced:
-        return Finished(task, None, "no rewritten model has a plan")
+        return Finished(task, None, Ending.NO_PLAN)
     after, best = min(priced, key=lambda one: one[0])
     if after >= before:
-        return Finished(task, None, f"no plan of a rewritten model is faster ({task.target.basis})")
-    reason = f"by plans {before * 1e6:.4g} us -> {after * 1e6:.4g} us on {task.target.where} ({task.target.basis})"
-    return Finished(task, best, reason, (), before / after)
+        return Finished(task, None, Ending.NO_FASTER_PLAN, task.target.basis)
+    detail = f"{before * 1e6:.4g} us -> {after * 1e6:.4g} us on {task.target.where} ({task.target.basis})"
+    return Finished(task, best, Ending.PRICED, detail, predicted=before / after)
 
 
 def _sizes(feeds: Mapping[str, object], graph: Graph, task: Task) -> dict[str, int]:

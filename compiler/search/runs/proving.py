@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dslc.cost.compare import Comparison
 from dslc.deadline import FOREVER, Deadline
 from dslc.prove.verdict import STATUSES, RuleVerdict
-from dslc.search.candidates.candidate import KERNELS, Candidate
+from dslc.report import KERNELS
+from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.validate import Claim, Rewrite, Validated, claims_of, validate
 from dslc.search.runs.contenders import Contender, Culprit, Unusable
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.stages import Referenced
 from dslc.search.runs.state import RunState
 
@@ -65,7 +67,7 @@ def passed(referenced: Referenced, run: RunState, start: Candidate, best: Candid
             return checked
     alone = checker.check(start)
     if not isinstance(alone, Contender):
-        raise Unusable(f"import and export alone change it: {alone.problem}")
+        raise Unusable(Ending.NO_IMPORT, alone.problem)
     if isinstance(checked, Comparison):
         return [checker.blame(best, checked.problem)]
     assert proofs

@@ -22,6 +22,7 @@ from dslc.report import Counts, Report
 from dslc.search.options.settings import Settings
 from dslc.search.runs.benchmark import FinalBenchmark, Verdicts
 from dslc.search.runs.contenders import Checker, Contender
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.selection import AppliedRule
 from dslc.semantics.library import Rules
 
@@ -58,6 +59,8 @@ class Task:
     writing: float
     #: the rules that are applied before the search, without measuring
     applied: tuple[AppliedRule, ...] = ()
+    #: the load of the machine as the run began, where it was high
+    busy: str = ""
 
     @property
     def machine(self) -> Machine:
@@ -137,7 +140,7 @@ def deciding(referenced: Referenced, count: int, faster: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finished:
-    """The result to be written: a contender, or the original and why.
+    """The result to be written: a contender, or the original, and the ending with its detail.
 
     `verdicts` are those at every choice of sizes, where it was timed; `predicted` is how many times as fast it should have been,
     `alone` are verdicts in a runtime without its library of kernels.
@@ -145,11 +148,17 @@ class Finished:
 
     task: Task
     contender: Contender | None
-    reason: str = ""
+    ending: Ending = Ending.FASTER
+    detail: str = ""
     verdicts: Verdicts = ()
     predicted: float | None = None
     interrupted: bool = False
     alone: Verdicts = ()
+
+    @property
+    def reason(self) -> str:
+        """The sentence of the ending."""
+        return self.ending.format(self.detail)
 
 
 @record

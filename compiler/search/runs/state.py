@@ -19,6 +19,7 @@ from dslc.search.region_rewrites.findings import FindingStore
 from dslc.search.region_rewrites.validate import Known, Validated
 from dslc.search.runs.benchmark import Verdict
 from dslc.search.runs.contenders import Contender
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.stages import Referenced, Task
 
 #: a moment of a run: a rewritten model has the outputs of the original
@@ -95,6 +96,8 @@ class RunState:
     spares: PrestartedWorkers = field(default_factory=PrestartedWorkers)
     worker: Worker | None = None
     notes: list[str] = field(default_factory=list)
+    #: notes that anybody should see: where less was done than was asked for, or on other terms
+    warnings: list[str] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
     #: the model as it was given, and its name
     original: tuple[ModelProto, str] | None = None
@@ -130,7 +133,7 @@ class RunState:
     asked: tuple[Asked, ...] = ()
     plan: Mapping[str, float] = field(default_factory=dict)
     measured: int = 0
-    reason: str = ""
+    reason: tuple[Ending, str] = (Ending.NO_GAIN, "")
 
     def close(self) -> None:
         """End the processes."""
@@ -151,6 +154,10 @@ class RunState:
         """Add a line to the report, once."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def warn(self, *texts: str) -> None:
+        """Add warnings to the report, each once."""
+        self.warnings += [text for text in texts if text not in self.warnings]
 
     def cut(self, phase: str) -> None:
         """Say that a phase ended before it was done."""
@@ -187,7 +194,7 @@ class RunState:
 
     def predicted(self, candidate: Candidate) -> float | None:
         """Return how many times as fast as the original a candidate should be, by its price."""
-        return self.start.cost / max(candidate.cost, 1e-12) if self.start else None
+        return self.start.cost / max(candidate.cost, 1e-12) if self.start and self.start.cost else None
 
     def timing(self, one: Contender) -> Verdict | None:
         """Return what was timed of a contender in this run, at the first choice of sizes."""

@@ -13,6 +13,7 @@ from dslc.search.candidates.export import derived
 from dslc.search.options.settings import Settings
 from dslc.search.runs.benchmark import UNCLEAR, FinalBenchmark, Verdict, Verdicts, winner
 from dslc.search.runs.contenders import Contender
+from dslc.search.runs.endings import Ending
 from dslc.search.runs.proving import checked
 from dslc.search.runs.stages import Finished, Referenced, Task
 from dslc.search.runs.state import RunState
@@ -55,11 +56,11 @@ def standing(referenced: Referenced, found: Finished, others: Known, run: RunSta
         better = _both(referenced, other, verdicts, run)
         if better:
             run.note(
-                f"kernels were left out: with them {_said(found.verdicts)}, but without their library {_said(bare) or reason}"
+                f"kernels were left out: {_said(found.verdicts)} with their library, but {_said(bare) or reason} without it"
             )
             return better
-    text = f"what is {_said(found.verdicts)} with its library is {_said(bare) or 'not known to be as fast'} without it"
-    return Finished(task, None, f"{text} (--library-only takes it)", found.verdicts, found.predicted, alone=bare)
+    detail = f"{_said(found.verdicts)} with its library of kernels, {_said(bare) or 'not timed'} without it"
+    return Finished(task, None, Ending.SLOWER_ALONE, detail, found.verdicts, alone=bare)
 
 
 def _stronger(referenced: Referenced, found: Finished, others: Known, run: RunState) -> Finished:
@@ -109,7 +110,7 @@ def tell_library_only(finished: Finished, run: RunState) -> None:
     result = _least(finished.verdicts) if finished.contender else 1.0
     if best and known[best].ratio.ratio > result:
         with_library, without = known[best].ratio.ratio, run.library_only[best].ratio.ratio
-        told = f"{with_library:.2f} times as fast with its library, {without:.2f} times without it"
+        told = f"{with_library:.2f}x with its library of kernels, {without:.2f}x without it"
         run.note(f"{best.candidate.rule}, left out: {told} (--library-only takes it)")
 
 
@@ -125,7 +126,7 @@ def slower(verdict: Verdict, spelled: bool) -> bool:
 
 def _said(verdicts: Sequence[Verdict]) -> str:
     worst = min(verdicts, key=lambda one: one.ratio.ratio, default=None)
-    return f"{worst.ratio.ratio:.2f} times as fast" if worst else ""
+    return f"{worst.ratio.ratio:.2f}x" if worst else ""
 
 
 def _others(referenced: Referenced, contender: Contender, others: Known, run: RunState) -> Iterator[Timed]:
@@ -168,7 +169,7 @@ def _both(referenced: Referenced, other: Contender, verdicts: Verdicts, run: Run
         spelled = _is_spelled(task, other.candidate)
         if any(slower(one, spelled) for one in bare) or (not bare and spelled):
             return None
-    return Finished(task, other, "", with_library, run.predicted(other.candidate), alone=bare)
+    return Finished(task, other, verdicts=with_library, alone=bare)
 
 
 def _bare(referenced: Referenced, contender: Contender, part: float, run: RunState) -> tuple[Verdicts, str]:

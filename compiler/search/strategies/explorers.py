@@ -89,17 +89,12 @@ def summarize(space: Space, swept: Sequence[SweepCount], where: str = "the e-gra
     """Note the rules of a search for the report, and the sweeps beside it with what they gained."""
     rules = space.rules if where == "the queue" else space.tried
     names = {rule.name.removesuffix("^-1") for rule in rules}
-    several = {rule.name.removesuffix("^-1") for rule in rules if len(rule.left.tops) > 1}
-    back = len({rule.name for rule in rules}) - len(names)
-    space.note(
-        f"searched with {len(names)} rules, {len(names - several)} of one pattern and {len(several)} of several; "
-        f"{back} of them in both directions"
-    )
+    space.note(f"{len(names)} rules searched")
     steps, gained = sum(one.steps for one in swept), sum(one.gained for one in swept)
     if steps:
         share = gained / space.start.cost if space.start.cost else 0.0
-        how = "sweeps" if where == "the queue" else "sweeps and backtracking"
-        space.note(f"beside {where}: {steps} steps of {how}, which took {share:.1%} off the predicted time")
+        how = "" if where == "the queue" else " and backtracking"
+        space.note(f"rule sweeps{how}: {steps} step{'s' * (steps != 1)}, predicted time down {share:.1%}")
 
 
 #: nodes up to which a graph is saturated: an e-graph has room for what rules make of them, and was as good within
