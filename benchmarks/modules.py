@@ -2,9 +2,10 @@
 
     python -m benchmarks.modules mish mish.onnx
     python -m benchmarks.modules box-iou boxes.onnx
+    python -m benchmarks.modules totals totals.onnx
 
 `mish` is the activation of YOLOv4, over one of its feature maps (256 channels of 26 x 26); `box-iou` is `torchvision.ops.box_iou`, how
-far 1000 boxes of a detector overlap 64 others.
+far 1000 boxes of a detector overlap 64 others; `totals` is `(x @ w).sum(dim=1)`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,14 @@ def box_iou(count: int = 1000, others: int = 64) -> onnx.ModelProto:
     return w.model(w.op("Div", common, union))
 
 
-MODULES: Mapping[str, Callable[[], onnx.ModelProto]] = {"mish": mish, "box-iou": box_iou}
+def totals() -> onnx.ModelProto:
+    """The sum of each row of a product of matrices."""
+    w = Writer()
+    product = w.op("MatMul", w.input("x", 256, 512), w.input("w", 512, 1024))
+    return w.model(w.op("ReduceSum", product, w.ints(1), keepdims=0))
+
+
+MODULES: Mapping[str, Callable[[], onnx.ModelProto]] = {"mish": mish, "box-iou": box_iou, "totals": totals}
 
 
 def main() -> int:
