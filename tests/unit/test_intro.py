@@ -49,6 +49,33 @@ def test_the_broken_rule_is_refuted_as_the_page_shows(
     assert [line for line in shown.splitlines() if line and not line.startswith("$") and line.strip() not in said] == []
 
 
+def test_the_tutorials_commands_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Line by line; times, and what is measured, differ from run to run."""
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
+    monkeypatch.chdir(tmp_path)
+    found = list(blocks.blocks(TUTORIAL))
+    for block in found:
+        if block.file:
+            Path(block.file).write_text(block.text, "utf-8")
+    model = next(block.text for block in found if "parse_model" in block.text)
+    exec(model, {})
+    shown = [block for block in found if block.language == "console" and not block.skipped and not block.full]
+    for line in (line for block in shown for line in block.text.splitlines()):
+        if line.startswith("$ "):
+            assert command_line(line.split()[2:]) == 0
+            said = varying("".join(capsys.readouterr()))
+        else:
+            assert line == "..." or varying(line) in said, (line, said)
+    assert len(shown) == 3
+
+
+def varying(text: str) -> str:
+    """A text without its times and ratios."""
+    return re.sub(r"\d[\d.e+]*(?= ->| ms|x\)| s\b)", "_", text)
+
+
 def test_the_tutorials_rule_makes_its_model_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
