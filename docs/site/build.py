@@ -42,7 +42,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "language.md", "index/operators.md", "index/onnx.md", "index/rules.md", "cli.md", "reference/commands.md",
         "reference/python.md", "diagnostics.md", "reference/errors.md", "glossary.md",
     ),
-    "How it works": ("proofs.md", "limits.md", "beside.md", "security.md", "architecture.md", "papers.md", "results.md"),
+    "How it works": ("proofs.md", "limits.md", "beside.md", "security.md", "architecture.md", "words.md", "papers.md", "results.md"),
     "Project": ("contributing.md", "changelog.md"),
 }  # fmt: skip
 
