@@ -1,7 +1,7 @@
 """What the tables of whole runs have in common: models by name, arms by name, and one run of `dslc optimize` on a cold machine.
 
-A *model* is one of the zoo, of `benchmarks.models`, `benchmarks.modules` or `benchmarks.kernel_models`, or of `ONE_OPERATOR`; an *arm* is a name for
-options of the command.
+A *model* is one of the zoo, of `benchmarks.models`, `benchmarks.modules` or `benchmarks.kernel_models`, or of `ONE_OPERATOR`; an *arm*
+is a name for options of the command.
 """
 
 from __future__ import annotations
