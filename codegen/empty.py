@@ -64,11 +64,7 @@ class _Zero:
         return all(self.expression(one, operands, empty) for one in node.children)
 
     def gone(self, extent: Dim) -> bool:
-        found = (
-            rebuild(extent, lambda node: num(0) if node is self.size else None)
-            if isinstance(extent, Scalar)
-            else num(extent)
-        )
+        found = rebuild(as_scalar(extent), lambda node: num(0) if node is self.size else None)
         return isinstance(found, Num) and found.value == 0
 
     def occurs(self, extent: Dim) -> bool:
@@ -77,6 +73,6 @@ class _Zero:
     def divides(self, node: Scalar) -> bool:
         """Return whether the size is in a divisor of whole numbers, which is computed where a loop begins."""
         return any(
-            isinstance(each, Apply) and each.name in {"//", "%"} and self.occurs(each.args[1])
+            each.op in {"//", "%"} and self.occurs(each.args[1])
             for each in ([node] if isinstance(node, Apply) else walk(node))
         )

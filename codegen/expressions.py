@@ -73,11 +73,10 @@ class Expressions(Positions):
             return self.table(node, env, want)
         if isinstance(node, Reduce):
             return self.reductions([(node, env)], want)[0]
-        assert isinstance(node, Apply)
         return self._apply(node, env, want)
 
-    def _apply(self, node: Apply, env: Env, want: DType) -> Val:
-        name = node.name
+    def _apply(self, node: Scalar, env: Env, want: DType) -> Val:
+        name = node.op
         if name == "select":
             return self._select(node, env, want)
         if name.startswith("convert:"):
@@ -97,7 +96,7 @@ class Expressions(Positions):
             dtype = dtype or (DType.I64 if all(arg.integral for arg in node.args) else DType.F64)
             dtype = self._wide_enough(node, env, dtype)
             return self._call(name, node.args, env, computed(dtype))
-        if name in {"floor", "ceil", "trunc"} and isinstance(node.args[0], Apply) and node.args[0].name == "/":
+        if name in {"floor", "ceil", "trunc"} and node.args[0].op == "/":
             inner = node.args[0]
             dtype = env.type_of(inner)
             if (dtype is not None and not dtype.is_float) or all(arg.integral for arg in inner.args):
@@ -146,7 +145,7 @@ class Expressions(Positions):
         return literal(number, dtype)
 
     @staticmethod
-    def _wide_enough(node: Apply, env: Env, dtype: DType) -> DType:
+    def _wide_enough(node: Scalar, env: Env, dtype: DType) -> DType:
         """The type for a function that is not one modulo 2^bits: bare numbers may be larger than the elements that they meet."""
         if not dtype.is_integer or dtype.bytes == 8:
             return dtype
@@ -167,7 +166,7 @@ class Expressions(Positions):
             out = self.apply(name, (out, arg), dtype)
         return out
 
-    def _power(self, node: Apply, env: Env, dtype: DType) -> Val:
+    def _power(self, node: Scalar, env: Env, dtype: DType) -> Val:
         base = self.emit_as(node.args[0], env, dtype)
         exponent = node.args[1]
         if isinstance(exponent, Num):
@@ -203,8 +202,8 @@ class Expressions(Positions):
         assert out
         return out
 
-    def _convert(self, node: Apply, env: Env) -> Val:
-        target = DType(node.name.split(":")[1])
+    def _convert(self, node: Scalar, env: Env) -> Val:
+        target = DType(node.op.split(":")[1])
         source = env.type_of(node.args[0])
         value = self.emit(node.args[0], env, source or target)
         out = self.cast(value, computed(target))
@@ -212,7 +211,7 @@ class Expressions(Positions):
             return self.apply(f"round_{target}", (out,), DType.F32)
         return out
 
-    def _select(self, node: Apply, env: Env, want: DType) -> Val:
+    def _select(self, node: Scalar, env: Env, want: DType) -> Val:
         condition = self.emit_as(node.args[0], env, DType.BOOL)
         dtype = computed(env.type_of(node) or (want if want is not DType.BOOL else DType.I64))
         if env.type_of(node) is None and not all(is_whole(arg) for arg in node.args[1:]) and not want.is_float:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from math import gcd
 
+from dslc.analysis.narrowing import unit_positions
 from dslc.codegen.arithmetic import count, over, plus, rest, times
 from dslc.codegen.functions import computed
 from dslc.codegen.group import Part
@@ -76,10 +77,10 @@ def strided(node: Reduce) -> Reduce:
 
 def _remainder(node: Reduce, condition: Scalar) -> Reduce | None:
     """The sum without a condition `e % s == 0`, where e is linear in an iterator of the sum by a factor that s shares nothing with."""
-    if not isinstance(condition, Apply) or condition.name != "==":
+    if condition.op != "==":
         return None
     left, right = condition.args
-    if not (isinstance(right, Num) and right.value == 0 and isinstance(left, Apply) and left.name == "%"):
+    if not (isinstance(right, Num) and right.value == 0 and left.op == "%"):
         return None
     whole, by = left.args
     if not isinstance(by, Num):
@@ -115,12 +116,12 @@ def _remainder(node: Reduce, condition: Scalar) -> Reduce | None:
 def factor_of(whole: Scalar, it: Iter) -> int:
     """By what an iterator is multiplied in a sum; 0 where it is not linear."""
     total = 0
-    for part in whole.args if isinstance(whole, Apply) and whole.name == "+" else (whole,):
+    for part in whole.args if whole.op == "+" else (whole,):
         if it not in part.free:
             continue
         if part is it:
             total += 1
-        elif isinstance(part, Apply) and part.name == "*" and part.args[1:] == (it,) and isinstance(part.args[0], Num):
+        elif part.op == "*" and part.args[1:] == (it,) and isinstance(part.args[0], Num):
             total += int(part.args[0].value)
         else:
             return 0
@@ -177,7 +178,7 @@ def _window(node: Reduce, scope: Scope, args: Values) -> tuple[Part, Scalar] | N
     factors = factors_of(node)
     if len(factors) != 2 or not all(isinstance(each, Read) for each in factors):
         return None
-    single = {it: num(0) for it, extent in scope.ranges if extent == 1}
+    single = unit_positions(scope)
     reads = [each for each in (substitute(factor, single) for factor in factors) if isinstance(each, Read)]
     if any(each.other is not None and not (isinstance(each.other, Num) and each.other.value == 0) for each in reads):
         return None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from dslc.analysis.narrowing import narrowed
+from dslc.analysis.narrowing import narrowed, scope_ranges
 from dslc.codegen.identities import shortened
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.errors import DslcError
@@ -127,22 +127,14 @@ def _shortened(node: ScopeNode) -> Scope:
 
 def _narrowed(body: Scalar, scope: Scope) -> Scalar:
     """A scope's body without guards and quotients that its sizes decide: a position may be affine then."""
-    within: dict[Scalar, tuple[int, int]] = {
-        it: (0, extent - 1) for it, extent in scope.ranges if isinstance(extent, int)
-    }
-    return narrowed(body, within)
+    return narrowed(body, scope_ranges(scope))
 
 
 def _kept(mapped: dict[Value, Value], value: Value) -> Value:
-    if isinstance(value.node, Constant):
-        return scope_value(_constant_scope(value), ())
-    return mapped[value]
-
-
-def _constant_scope(value: Value) -> Scope:
-    shape = value.type.shape
-    whole = Scope(shape, num(0), value.type.dtype)
-    return Scope(shape, _constant(value, whole.iters), value.type.dtype)
+    if not isinstance(value.node, Constant):
+        return mapped[value]
+    zeros = Scope(value.type.shape, num(0), value.type.dtype)
+    return scope_value(replace(zeros, body=_constant(value, zeros.iters)), ())
 
 
 def _constant(value: Value, index: tuple[Scalar, ...]) -> Scalar:
@@ -221,7 +213,7 @@ def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bo
     assert isinstance(node, ScopeNode)
     body = node.scope.body
     reduces = body.binds
-    heavy = any(isinstance(each, Apply) and each.name in _HEAVY and not each.integral for each in walk(body))
+    heavy = any(each.op in _HEAVY and not each.integral for each in walk(body))
     if not heavy and not reduces:
         return _is_linear_read(body) or not _is_transform(user.scope.body, places)
     if count > 1:
@@ -264,7 +256,7 @@ def _is_transform(body: Scalar, places: Sequence[int]) -> bool:
     Tiles overlap, so that each is asked for several times, and products between transforms (`filtered`) want to know
     where it is.
     """
-    if not isinstance(body, Reduce) or body.kind != "sum" or not isinstance(body.body, Apply) or body.body.name != "*":
+    if not isinstance(body, Reduce) or body.kind != "sum" or body.body.op != "*":
         return False
     factors = body.body.args
     reads = [each for each in factors if isinstance(each, Read)]
@@ -275,7 +267,7 @@ def _is_transform(body: Scalar, places: Sequence[int]) -> bool:
 def _is_linear_read(body: Scalar) -> bool:
     """Return whether an element is one of another tensor, at positions that are sums of multiples of iterators."""
     return isinstance(body, Read) and not any(
-        isinstance(part, Apply) and part.name not in ("+", "-", "*") for at in body.index for part in walk(at)
+        part.name not in ("+", "-", "*") for at in body.index for part in scalars(Apply, at)
     )
 
 

@@ -18,7 +18,6 @@ from dslc.codegen.split_reductions import by_part, factors_of, outermost, part_o
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Scope, Values, scope_value
 from dslc.ir.scalar import (
-    Apply,
     Iter,
     Num,
     Read,
@@ -94,7 +93,7 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: Values) -> tup
 def _ends(index: Scalar, extents: dict[Iter, Scalar]) -> tuple[Scalar, Scalar]:
     """The least and the greatest position that is read, over sizes; raises Unknown where the index is no sum of multiples."""
     low = high = plus()
-    for part in index.args if isinstance(index, Apply) and index.name == "+" else (index,):
+    for part in index.args if index.op == "+" else (index,):
         own = [it for it in extents if it in part.free]
         if not own:
             ends = (part, part)

@@ -158,7 +158,7 @@ def shortened(body: Scalar, operands: tuple[DType, ...]) -> Scalar:
 
     Outer ones first: the tangent of a softplus before the softplus's own logarithm.
     """
-    if not any(isinstance(node, Apply) and not node.integral for node in walk(body)):
+    if all(node.integral for node in scalars(Apply, body)):
         return body
     users: dict[Scalar, set[Scalar]] = {}
     for node in walk(body):
@@ -185,7 +185,7 @@ def shortened(body: Scalar, operands: tuple[DType, ...]) -> Scalar:
 
 def _applied(identity: Identity, node: Apply, users: Mapping[Scalar, set[Scalar]], dtype: DType) -> Scalar | None:
     for form in identity.before:
-        if not isinstance(form, Apply) or form.name != node.name:
+        if form.op != node.name:
             continue
         for found, inner in matched(form, node, {}, ()):
             if all(users.get(each, set()) <= set(inner) for each in inner if each is not node):
@@ -224,10 +224,10 @@ def matched(pattern: Scalar, node: Scalar, values: Mapping[int, Scalar], inner: 
         # numbers that were folded into each other are no longer apart
         yield values, _with(inner, pattern, node)
         return
-    if not isinstance(pattern, Apply) or not isinstance(node, Apply) or pattern.name != node.name:
+    if not pattern.op or pattern.op != node.op:
         return
-    if pattern.name in _CHEAP and len(pattern.args) > 1:
-        yield from _in_any_order(pattern.args, node.args, pattern.name, values, _with(inner, pattern, node))
+    if pattern.op in _CHEAP and len(pattern.args) > 1:
+        yield from _in_any_order(pattern.args, node.args, pattern.op, values, _with(inner, pattern, node))
     elif len(pattern.args) == len(node.args):
         yield from _in_order(pattern.args, node.args, values, _with(inner, pattern, node))
 
@@ -272,5 +272,5 @@ def _same(a: Number, b: Number) -> bool:
 
 def _with(inner: tuple[Scalar, ...], pattern: Scalar, node: Scalar) -> tuple[Scalar, ...]:
     """Duplicate cheap operands for several users."""
-    heavy = any(isinstance(each, Apply) and each.name not in _CHEAP for each in walk(pattern))
+    heavy = any(each.name not in _CHEAP for each in scalars(Apply, pattern))
     return (*inner, node) if heavy else inner

@@ -17,7 +17,7 @@ from math import gcd, prod
 
 from dslc.ir.dtype import Dim
 from dslc.ir.polynomials import Polynomial, over
-from dslc.ir.scalar import Apply, Num, Scalar, Sym
+from dslc.ir.scalar import Num, Scalar, Sym
 from dslc.records import record
 
 
@@ -233,20 +233,19 @@ def of_scalar(node: Scalar, leaf: Callable[[Scalar], Poly | None], ranges: Range
         raise NotPolynomial(str(node))
     if isinstance(node, Sym):
         return of(node)
-    if isinstance(node, Apply):
-        if node.name == "+":
-            return sum((of_scalar(arg, leaf, ranges) for arg in node.args), const(0))
-        if node.name == "*":
-            return product(of_scalar(arg, leaf, ranges) for arg in node.args)
-        if node.name in {"//", "%"}:
-            top, bottom = (of_scalar(arg, leaf, ranges) for arg in node.args)
-            if not _is_positive(bottom):
-                raise NotPolynomial(str(node))
-            quotient = floordiv(top, bottom, ranges)
-            return quotient if node.name == "//" else top - quotient * bottom
-        if node.name in {"floor", "ceil"}:
-            top, bottom = ratio(node.args[0], leaf, ranges)
-            return floordiv(top, bottom, ranges) if node.name == "floor" else -floordiv(-top, bottom, ranges)
+    if node.op == "+":
+        return sum((of_scalar(arg, leaf, ranges) for arg in node.args), const(0))
+    if node.op == "*":
+        return product(of_scalar(arg, leaf, ranges) for arg in node.args)
+    if node.op in {"//", "%"}:
+        top, bottom = (of_scalar(arg, leaf, ranges) for arg in node.args)
+        if not _is_positive(bottom):
+            raise NotPolynomial(str(node))
+        quotient = floordiv(top, bottom, ranges)
+        return quotient if node.op == "//" else top - quotient * bottom
+    if node.op in {"floor", "ceil"}:
+        top, bottom = ratio(node.args[0], leaf, ranges)
+        return floordiv(top, bottom, ranges) if node.op == "floor" else -floordiv(-top, bottom, ranges)
     raise NotPolynomial(str(node))
 
 
@@ -262,14 +261,14 @@ def ratio(node: Scalar, leaf: Callable[[Scalar], Poly | None], ranges: Ranges) -
         exact = Fraction(node.value)
         if exact.denominator < 1 << 20:
             return const(exact.numerator), const(exact.denominator)
-    if isinstance(node, Apply) and node.name in {"+", "*", "/"}:
+    if node.op in {"+", "*", "/"}:
         parts = [ratio(arg, leaf, ranges) for arg in node.args]
-        if node.name == "/":
+        if node.op == "/":
             (a, b), (c, d) = parts
             if not _is_positive(c):
                 raise NotPolynomial(str(node))
             return a * d, b * c
-        if node.name == "*":
+        if node.op == "*":
             return product(top for top, _ in parts), product(bottom for _, bottom in parts)
         total, below = parts[0]
         for top, bottom in parts[1:]:

@@ -201,13 +201,13 @@ class Positions(ABC):
                 return env.iters[each]
             if isinstance(each, Num | Sym):
                 return None
-            if isinstance(each, Apply) and each.name in POSITIONS and self.is_polynomial(each, env):
+            if each.op in POSITIONS and self.is_polynomial(each, env):
                 return None
             return self._datum(each, env)
 
         return of_scalar(node, leaf, self.ranges)
 
-    def is_polynomial(self, node: Apply, env: Env) -> bool:
+    def is_polynomial(self, node: Scalar, env: Env) -> bool:
         """Return whether an expression is one of positions; else it is computed."""
         key = ("polynomial", node, id(env))
         found = self.recall(key)
@@ -226,7 +226,7 @@ class Positions(ABC):
         return held
 
     def _tentative(self, node: Scalar, env: Env) -> Poly | None:
-        integral = isinstance(node, Read) or (isinstance(node, Apply) and node.name in {"select", "min", "max"})
+        integral = isinstance(node, Read) or node.op in {"select", "min", "max"}
         if integral and not (env.type_of(node) or DType.I64).is_float:
             return of(Datum("?", True))
         return None
@@ -376,18 +376,18 @@ class Positions(ABC):
         step = self.step(condition)
         return step is not None and step.number is not None
 
-    def compare(self, node: Apply, env: Env) -> Val | None:
+    def compare(self, node: Scalar, env: Env) -> Val | None:
         """A comparison of positions; None for other ones."""
         a, b = node.args
         if not (self._index(a, env) and self._index(b, env)):
             return None
         gap = self.thawed(self.place(a, env) - self.place(b, env))
-        one = {">=": gap, ">": gap - 1, "<=": -gap, "<": -gap - 1}.get(node.name)
+        one = {">=": gap, ">": gap - 1, "<=": -gap, "<": -gap - 1}.get(node.op)
         if one:
             return self.condition(one)
         up, down = self.condition(gap), self.condition(-gap)
         both = self.logic("and", up, down)
-        return both if node.name == "==" else self.apply("not", (both,), DType.BOOL)
+        return both if node.op == "==" else self.apply("not", (both,), DType.BOOL)
 
     def _index(self, node: Scalar, env: Env) -> bool:
         return node.integral and (not isinstance(node, Apply) or self.is_polynomial(node, env))

@@ -10,7 +10,7 @@ from dslc.codegen.emit import Emitter
 from dslc.codegen.poly import Poly, of_size
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.scalar import Apply, Scalar, Sym, walk
+from dslc.ir.scalar import Scalar, Sym, walk
 from dslc.ir.sizes import multiple
 
 
@@ -58,7 +58,7 @@ class Signature:
         """Conditions on the dimensions that a kernel is given."""
         sizes = [size for type in (*self.inputs, *self.outputs) for size in type.shape]
         parts = [node for size in sizes if isinstance(size, Scalar) for node in walk(size)]
-        divided = any(isinstance(node, Apply) and node.name in {"//", "%"} for node in parts)
+        divided = any(node.op in {"//", "%"} for node in parts)
         for sym, name in self.names.items():
             if sym.least is not None:
                 # what is known of a size was used: without it nothing is certain; at 0 the library runs nothing

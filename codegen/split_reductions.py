@@ -14,7 +14,6 @@ from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value, Values, product, scope_value
 from dslc.ir.scalar import (
-    Apply,
     Iter,
     Num,
     Read,
@@ -194,7 +193,7 @@ def outermost(body: Scalar) -> Iterator[Reduce]:
         if isinstance(node, Reduce):
             if node.reads:
                 yield node
-        elif isinstance(node, Apply) and node.name == "select":
+        elif node.op == "select":
             stack.append(node.args[0])
         elif not isinstance(node, Read):
             stack.extend(node.children)
@@ -203,4 +202,4 @@ def outermost(body: Scalar) -> Iterator[Reduce]:
 def factors_of(node: Scalar) -> tuple[Scalar, ...]:
     """Return the factors of a reduction's body, or of another expression; none where it is no product."""
     body = node.body if isinstance(node, Reduce) else node
-    return body.args if isinstance(body, Apply) and body.name == "*" else ()
+    return body.args if body.op == "*" else ()

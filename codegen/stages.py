@@ -23,7 +23,7 @@ from dslc.codegen.poly import (
     product,
 )
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, scalars
+from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, Sym, scalars
 from dslc.ir.scopes import positions
 from dslc.records import record
 
@@ -285,11 +285,7 @@ def positions_in(
                     # its bounds are compared
                     yield from ((part, False, times) for part in index)
                 continue
-        elif (
-            isinstance(each, Apply)
-            and each.name in {"<", "<=", ">", ">=", "==", "!="}
-            and all(arg.integral for arg in each.args)
-        ):
+        elif each.op in {"<", "<=", ">", ">=", "==", "!="} and all(arg.integral for arg in each.args):
             a, b = (poly(arg) for arg in each.args)
             if a and b:
                 yield a - b, False, times

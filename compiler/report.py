@@ -263,7 +263,7 @@ class Report:
     def terms(self) -> str:
         """The line on what the verdict depends on: machine, sizes, library of kernels, and the time of measurements that are older."""
         said = [self.target]
-        if len(self.sizes) == 1 and (bind := self.sizes[0].bind):
+        if self.sizes and (bind := self.sizes[0].bind):
             said.append(f"at {_sizes(bind)}")
         if self.without_library:
             said.append(f"with its library of kernels, without it {self.without_library}")
@@ -297,7 +297,7 @@ class Report:
 
 
 def faster(ratio: float, low: float | None) -> str:
-    """How much faster, and at least: `13.3x faster (at least 9.1x)`."""
+    """A ratio in words, with the lower end of its interval: `13.3x faster (at least 9.1x)`."""
     # an end is never rounded up; JSON has no infinity, so that one that was read back may be unknown
     least = f" (at least {math.floor(low * 100) / 100:.2f}x)" if low and math.isfinite(low) else ""
     return f"{ratio:.3g}x {'faster' if ratio >= 1.005 else 'as fast'}{least}"

@@ -32,13 +32,13 @@ def apart(folder: Path, kernels: bool = False) -> Path:
 def around_kernels() -> dict[str, bytes]:
     """The files of the object of what is around kernels, compiled once in this process; none without a compiler."""
     from dslc.codegen.host import library
-    from dslc.codegen.host.compiler import COMPILER_MEMORY, SECONDS, NotBuilt, compiler, objects
+    from dslc.codegen.host.compiler import COMPILER_MEMORY, COMPILER_SECONDS, NotBuilt, compiler, objects
 
     place = Path(tempfile.mkdtemp(prefix="dslc-tests-"))
     try:
         used = compiler(None)
         texts = {"around": library._source({}, [], True)}
-        objects(used, texts, partial(library._digest, used), place, place, SECONDS, COMPILER_MEMORY)
+        objects(used, texts, partial(library._digest, used), place, place, COMPILER_SECONDS, COMPILER_MEMORY)
         return {one.name: one.read_bytes() for one in (place / "objects").glob("*.o")}
     except NotBuilt:
         return {}

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from dslc.codegen.cuda import nvrtc
 from dslc.codegen.cuda.nvrtc import FLAGS, Binary, NotCompiled, NvrtcReason, usages
-from dslc.codegen.host.compiler import NotBuilt, limited
+from dslc.codegen.host.compiler import NotBuilt, first_error, limited
 
 SECONDS = 120.0  #: seconds that nvcc may take
 MEMORY = 8 << 30  #: bytes that nvcc may take
@@ -39,7 +39,5 @@ def compile(text: str, arch: str = "sm_80") -> Binary:
         if code != 0 and "gpu-architecture" in said:
             raise NotCompiled(NvrtcReason.DEVICE, arch)
         if code != 0:
-            raise NotCompiled(
-                NvrtcReason.ERROR, next((line for line in said.splitlines() if "error" in line), said)[:300]
-            )
+            raise NotCompiled(NvrtcReason.ERROR, first_error(said))
         return Binary(arch, cubin.read_bytes(), tuple(usages(said)))

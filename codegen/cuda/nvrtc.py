@@ -6,11 +6,12 @@ import ctypes
 import ctypes.util
 import importlib.util
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import Enum
 from functools import cache
 from pathlib import Path
 
+from dslc.codegen.host.compiler import first_error
 from dslc.records import record
 
 FLAGS = ("-std=c++17", "-w", "--ptxas-options=-v")
@@ -54,7 +55,7 @@ class Binary:
     kernels: tuple[Usage, ...]
 
 
-def compile(text: str, arch: str = "sm_80", flags: Sequence[str] = ()) -> Binary:
+def compile(text: str, arch: str = "sm_80") -> Binary:
     """The binary of a text for an architecture, such as `sm_90`.
 
     Raises:
@@ -63,16 +64,14 @@ def compile(text: str, arch: str = "sm_80", flags: Sequence[str] = ()) -> Binary
     library = _library()
     if library is None:
         raise NotCompiled(NvrtcReason.NO_COMPILER, "pip install dslc[cuda]")
-    options = [option.encode() for option in (f"--gpu-architecture={arch}", *FLAGS, *flags)]
+    options = [option.encode() for option in (f"--gpu-architecture={arch}", *FLAGS)]
     program = ctypes.c_void_p()
     _check(library, library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None))
     try:
         code = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         log = _bytes(library, "ProgramLog", program).rstrip(b"\0").decode(errors="replace")
         if code == _REFUSED:
-            raise NotCompiled(
-                NvrtcReason.ERROR, next((line for line in log.splitlines() if "error" in line), log)[:300]
-            )
+            raise NotCompiled(NvrtcReason.ERROR, first_error(log))
         if code != 0 and "architecture" in log:
             raise NotCompiled(NvrtcReason.DEVICE, arch)
         _check(library, code)

@@ -77,7 +77,6 @@ class CudaText:
         A size below what is known of it (`Sym.least`) is refused, as the text relies on it; a caller whose outputs are all empty
         need not launch anything.
         """
-        found: dict[Sym, int] = {}
         if len(shapes) != len(self.inputs) or any(
             len(shape) != type.rank for shape, type in zip(shapes, self.inputs, strict=True)
         ):
@@ -87,9 +86,7 @@ class CudaText:
             for shape, type in zip(shapes, self.inputs, strict=True)
             for size, number in zip(type.shape, shape, strict=True)
         ]
-        for size, number in given:
-            if isinstance(size, Sym):
-                found.setdefault(size, number)
+        found = {size: number for size, number in reversed(given) if isinstance(size, Sym)}
         if any(sym not in found or found[sym] < (sym.least or 0) for sym in self.sizes):
             return None
         return found if all(at(size, found) == number for size, number in given) else None
@@ -99,14 +96,11 @@ def at(size: Dim, sizes: Mapping[Sym, int]) -> int:
     """A size for some numbers of the unknown ones; raises ValueError where it needs another one."""
     if isinstance(size, int):
         return size
-    found = rebuild(size, lambda node: _number(node, sizes))
+    numbers: dict[Scalar, Scalar] = {sym: num(number) for sym, number in sizes.items()}
+    found = rebuild(size, numbers.get)
     if not isinstance(found, Num) or not isinstance(found.value, int):
         raise ValueError(f"{size} is not known")
     return int(found.value)
-
-
-def _number(node: Scalar, sizes: Mapping[Sym, int]) -> Scalar | None:
-    return num(sizes[node]) if isinstance(node, Sym) and node in sizes else None
 
 
 @record

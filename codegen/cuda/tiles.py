@@ -20,7 +20,7 @@ from dslc.codegen.values import Env, Val
 from dslc.codegen.vectorize import GroupMemory, dot
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, scalars, walk
+from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Table, scalars, walk
 from dslc.records import record
 
 #: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and
@@ -53,9 +53,8 @@ def product_of(part: Part) -> Product | None:
     node = _only_reduction(scope.body)
     if not node or any(extent.free for extent in node.extents):
         return None
-    reads = list(scalars(Read, node.body))
-    if node.where is not None:
-        reads.extend(scalars(Read, node.where))
+    roots = (node.body, node.where) if node.where else (node.body,)
+    reads = [each for root in roots for each in scalars(Read, root)]
     extents = sizes(part)
     try:
         steps = known(of_scalar(extent, lambda each: None, Ranges({})) for extent in node.extents)
@@ -77,11 +76,9 @@ def product_of(part: Part) -> Product | None:
     if max(classes[first]) > max(classes[second]):
         first, second = second, first
     down, right = ({scope.iters[k] for k in classes[side]} for side in (first, second))
-    found: tuple[list[Scalar], list[Scalar]] = ([], [])
-    for root in (node.body, *([] if node.where is None else [node.where])):
-        if not _shares(root, down, right, part.dtypes, found):
-            return None
-    if not found[0] or not found[1]:
+    found: tuple[dict[Scalar, None], dict[Scalar, None]] = ({}, {})
+    roots = (node.body, node.where) if node.where else (node.body,)
+    if not all(_shares(root, down, right, part.dtypes, found) for root in roots) or not all(found):
         return None
     return Product(node, tuple(classes[first]), tuple(classes[second]), (tuple(found[0]), tuple(found[1])))
 
@@ -93,41 +90,37 @@ def _only_reduction(body: Scalar) -> Reduce | None:
 
 
 def _shares(
-    node: Scalar, down: set[Iter], right: set[Iter], dtypes: tuple[DType, ...], found: tuple[list[Scalar], list[Scalar]]
-) -> bool:
+    node: Scalar, down: set[Iter], right: set[Iter], dtypes: tuple[DType, ...],
+    found: tuple[dict[Scalar, None], dict[Scalar, None]],
+) -> bool:  # fmt: skip
     """Finds the largest parts of an expression that need one side of a tile only; whether that is all that it reads."""
     if isinstance(node, Table):
         return False
     with_down, with_right = bool(node.free & down), bool(node.free & right)
-    if not node.reads:
+    if node.reads:
+        tables = any(isinstance(each, Table) for each in walk(node))
+        taken = not (with_down and with_right) and element_type(node, dtypes) is not None and not tables
+    else:
         # a condition on positions is found once as well, not in the innermost loop
-        if with_down != with_right and isinstance(node, Apply) and node.name in _CONDITIONS:
-            side = found[1] if with_right else found[0]
-            if node not in side:
-                side.append(node)
-            return True
-        return all(_shares(child, down, right, dtypes, found) for child in node.children)
-    tables = any(isinstance(each, Table) for each in walk(node))
-    if not (with_down and with_right) and element_type(node, dtypes) is not None and not tables:
+        taken = with_down != with_right and node.op in _CONDITIONS
+    if taken:
         side = found[1] if with_right else found[0]
-        if node not in side:
-            side.append(node)
+        side[node] = None
         return True
     return not isinstance(node, Read) and all(_shares(child, down, right, dtypes, found) for child in node.children)
 
 
 def fits(part: Part, found: Product, tile: Tile) -> bool:
     """Return whether what a tile needs has room in shared memory."""
-    elements = [tile.rows + APART, tile.columns + APART]
-    total = 0
-    for count, nodes in zip(elements, found.shared, strict=True):
-        total += sum(count * tile.depth * _kind(node, part.dtypes).bytes for node in nodes)
-    return total <= SHARED
+    sides = zip((tile.rows + APART, tile.columns + APART), found.shared, strict=True)
+    return (
+        sum(count * tile.depth * _kind(node, part.dtypes).bytes for count, nodes in sides for node in nodes) <= SHARED
+    )
 
 
 def _kind(node: Scalar, dtypes: tuple[DType, ...]) -> DType:
     """The type that shared memory has for an expression."""
-    if isinstance(node, Apply) and node.name in _CONDITIONS:
+    if node.op in _CONDITIONS:
         return DType.BOOL
     return computed(element_type(node, dtypes) or DType.F32)
 

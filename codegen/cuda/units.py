@@ -18,7 +18,7 @@ from dslc.codegen.values import Val
 from dslc.codegen.vectorize import GroupMemory
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
-from dslc.ir.scalar import Apply, Read, Scalar
+from dslc.ir.scalar import Read, Scalar
 
 #: results of a piece, and the two neighbours of them that a thread has
 _ROWS, _COLUMNS, _BESIDE = 16, 8, 2
@@ -35,7 +35,7 @@ def takes(part: Part, found: Product, units: Units) -> bool:
     if node.kind != "sum" or node.where or len(sides) != 2 or not all(isinstance(one, Read) for one in sides):
         return False
     body = node.body
-    if not (isinstance(body, Apply) and body.name == "*" and set(body.args) == set(sides)):
+    if not (body.op == "*" and set(body.args) == set(sides)):
         return False
     types = {element_type(one, part.dtypes) for one in sides}
     wanted = {DType.F32} if units.rounded else {DType.F16, DType.BF16}

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
-from dslc.codegen.host.compiler import COMPILER_MEMORY, Compiler, NotBuilt, compiler
-from dslc.codegen.host.compiler import SECONDS as COMPILER_SECONDS
+from dslc.codegen.host.compiler import COMPILER_MEMORY, COMPILER_SECONDS, Compiler, NotBuilt, compiler
 from dslc.codegen.host.library import library_folder, object_kept
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.text import KernelText

@@ -28,7 +28,7 @@ FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-dynamic
 SUFFIX = ".dylib" if _MACOS else ".so"
 
 
-SECONDS = 60.0  #: seconds that the compiler may take
+COMPILER_SECONDS = 60.0  #: seconds that the compiler may take
 COMPILER_MEMORY = 4 << 30  #: bytes that the compiler may take
 WRITTEN = 1 << 28  #: bytes that it may write
 ASKED = 5.0  #: seconds in which it says what it is
@@ -75,7 +75,7 @@ class Compiler:
         return (*self.command, *self.flags, "-o", str(target), str(source), *more)
 
     def start(
-        self, source: Path, target: Path, *more: str, seconds: float = SECONDS, memory: int = COMPILER_MEMORY
+        self, source: Path, target: Path, *more: str, seconds: float = COMPILER_SECONDS, memory: int = COMPILER_MEMORY
     ) -> Job:
         """Begins to compile a file; raises NotBuilt. What comes of it `check` tells."""
         return started(self.call(source, target, *more), source.parent, seconds, memory)

@@ -20,6 +20,7 @@ from typing import Any
 
 from dslc.codegen.host.compiler import (
     COMPILER_MEMORY,
+    COMPILER_SECONDS,
     SUFFIX,
     BuildReason,
     Compiler,
@@ -28,7 +29,6 @@ from dslc.codegen.host.compiler import (
     first_error,
     objects,
 )
-from dslc.codegen.host.compiler import SECONDS as COMPILER_SECONDS
 from dslc.codegen.host.processor import Processor, foreign, identities
 from dslc.codegen.text import KernelText
 from dslc.folders import cache_folder, stand_in

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from dslc.analysis.poly import COMPARISONS, NotIntegral, Poly, compared
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, scalars
+from dslc.ir.scalar import Num, Scalar, Sym, apply, num, scalars
 
 MOST_CASES = 64  #: alternatives of a condition; one with more is not used, which is sound
 
@@ -34,21 +34,20 @@ def cases(condition: Scalar, holds: bool = True) -> tuple[Case, ...]:
     """
     if isinstance(condition, Num):
         return TRUE if bool(condition.value) == holds else ()
-    if isinstance(condition, Apply):
-        if condition.name == "not":
-            return cases(condition.args[0], not holds)
-        if condition.name in {"and", "or"}:
-            parts = [cases(arg, holds) for arg in condition.args]
-            return both(*parts) if (condition.name == "and") == holds else either(*parts)
-        if condition.name in COMPARISONS:
-            name = condition.name if holds else COMPARISONS[condition.name]
-            try:
-                poly = compared(name, *condition.args)
-            except NotIntegral:
-                return TRUE
-            if name == "!=":
-                return Case((-poly - 1,)), Case((poly - 1,))
-            return (Case((), (-poly,)) if name == "==" else Case((poly,)),)
+    if condition.op == "not":
+        return cases(condition.args[0], not holds)
+    if condition.op in {"and", "or"}:
+        parts = [cases(arg, holds) for arg in condition.args]
+        return both(*parts) if (condition.op == "and") == holds else either(*parts)
+    if condition.op in COMPARISONS:
+        name = condition.op if holds else COMPARISONS[condition.op]
+        try:
+            poly = compared(name, *condition.args)
+        except NotIntegral:
+            return TRUE
+        if name == "!=":
+            return Case((-poly - 1,)), Case((poly - 1,))
+        return (Case((), (-poly,)) if name == "==" else Case((poly,)),)
     return TRUE
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dslc.analysis.numeric import DataDependent, Intervals, interval
-from dslc.ir.scalar import Num, Reduce, Scalar, apply, num, rebuild, walk
+from dslc.analysis.numeric import DataDependent, Interval, Intervals, interval
+from dslc.ir.graph import Scope
+from dslc.ir.scalar import Iter, Num, Reduce, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import each_of
 
 
@@ -15,6 +16,16 @@ def sum_ranges(body: Scalar) -> Intervals:
             if isinstance(extent, Num):
                 found[it] = (0, max(found.get(it, (0, 0))[1], int(extent.value) - 1))
     return found
+
+
+def scope_ranges(scope: Scope) -> dict[Scalar, Interval]:
+    """The ranges of a scope's own iterators, as far as their extents are known."""
+    return {it: (0, extent - 1) for it, extent in scope.ranges if isinstance(extent, int)}
+
+
+def unit_positions(scope: Scope) -> dict[Iter, Scalar]:
+    """Iterators of a scope that have one position, with that."""
+    return {it: num(0) for it, extent in scope.ranges if extent == 1}
 
 
 def narrowed(body: Scalar, within: Intervals) -> Scalar:

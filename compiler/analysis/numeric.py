@@ -13,7 +13,7 @@ import numpy as np
 
 from dslc.ir.dtype import Dim
 from dslc.ir.fold import FOLD1, FOLD2
-from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
+from dslc.ir.scalar import Iter, Num, Scalar, Sym
 
 
 class DataDependent(Exception):
@@ -32,24 +32,23 @@ def value(node: Scalar, at: Mapping[Scalar, int]) -> Any:
         if node not in at:
             raise DataDependent(str(node))
         return at[node]
-    if isinstance(node, Apply):
-        if node.name == "select":
-            return value(node.args[1] if value(node.args[0], at) else node.args[2], at)
-        if node.name in {"and", "or"}:
-            held = [bool(value(arg, at)) for arg in node.args]
-            return all(held) if node.name == "and" else any(held)
-        args = [value(arg, at) for arg in node.args]
-        try:
-            if node.name == "+":
-                return sum(args)
-            if node.name == "*":
-                return math.prod(args)
-            if node.name in FOLD2 and len(args) == 2:
-                return FOLD2[node.name](*args)
-            if node.name in FOLD1 and len(args) == 1:
-                return FOLD1[node.name](*args)
-        except (ArithmeticError, ValueError):
-            raise Undefined(str(node)) from None
+    if node.op == "select":
+        return value(node.args[1] if value(node.args[0], at) else node.args[2], at)
+    if node.op in {"and", "or"}:
+        held = [bool(value(arg, at)) for arg in node.args]
+        return all(held) if node.op == "and" else any(held)
+    args = [value(arg, at) for arg in node.args]
+    try:
+        if node.op == "+":
+            return sum(args)
+        if node.op == "*":
+            return math.prod(args)
+        if node.op in FOLD2 and len(args) == 2:
+            return FOLD2[node.op](*args)
+        if node.op in FOLD1 and len(args) == 1:
+            return FOLD1[node.op](*args)
+    except (ArithmeticError, ValueError):
+        raise Undefined(str(node)) from None
     raise DataDependent(str(node))
 
 
@@ -70,14 +69,13 @@ def vector(node: Scalar, at: Mapping[Scalar, Any]) -> Any:
         if node not in at:
             raise DataDependent(str(node))
         return np.asarray(at[node])
-    if isinstance(node, Apply):
-        args = [vector(arg, at) for arg in node.args]
-        if node.name in {"+", "*"}:
-            return reduce(add if node.name == "+" else mul, args)
-        if node.name in {"//", "%"} and not np.all(args[1] != 0):
-            raise DataDependent(str(node))
-        if node.name in _VECTOR:
-            return _VECTOR[node.name](*args)
+    args = [vector(arg, at) for arg in node.args]
+    if node.op in {"+", "*"}:
+        return reduce(add if node.op == "+" else mul, args)
+    if node.op in {"//", "%"} and not np.all(args[1] != 0):
+        raise DataDependent(str(node))
+    if node.op in _VECTOR:
+        return _VECTOR[node.op](*args)
     raise DataDependent(str(node))
 
 
@@ -92,31 +90,30 @@ def interval(node: Scalar, at: Intervals) -> Interval:
         return int(node.value), int(node.value)
     if isinstance(node, Sym | Iter) and node in at:
         return at[node]
-    if isinstance(node, Apply):
-        if node.name == "select":
-            a, b = (interval(arg, at) for arg in node.args[1:])
-            return min(a[0], b[0]), max(a[1], b[1])
-        args = [interval(arg, at) for arg in node.args]
-        if node.name == "+":
-            return sum(a for a, _ in args), sum(b for _, b in args)
-        if node.name == "*":
-            total = args[0]
-            for arg in args[1:]:
-                ends = [x * y for x in total for y in arg]
-                total = (min(ends), max(ends))
-            return total
-        if node.name in {"min", "max"}:
-            pick = min if node.name == "min" else max
-            return pick(a for a, _ in args), pick(b for _, b in args)
-        if node.name == "abs":
-            low, high = args[0]
-            return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
-        if node.name in {"//", "%"} and args[1][0] == args[1][1] and args[1][0] > 0:
-            d = args[1][0]
-            low, high = args[0][0] // d, args[0][1] // d
-            if node.name == "//":
-                return low, high
-            return (args[0][0] % d, args[0][1] % d) if low == high else (0, d - 1)
+    if node.op == "select":
+        a, b = (interval(arg, at) for arg in node.args[1:])
+        return min(a[0], b[0]), max(a[1], b[1])
+    args = [interval(arg, at) for arg in node.args]
+    if node.op == "+":
+        return sum(a for a, _ in args), sum(b for _, b in args)
+    if node.op == "*":
+        total = args[0]
+        for arg in args[1:]:
+            ends = [x * y for x in total for y in arg]
+            total = (min(ends), max(ends))
+        return total
+    if node.op in {"min", "max"}:
+        pick = min if node.op == "min" else max
+        return pick(a for a, _ in args), pick(b for _, b in args)
+    if node.op == "abs":
+        low, high = args[0]
+        return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
+    if node.op in {"//", "%"} and args[1][0] == args[1][1] and args[1][0] > 0:
+        d = args[1][0]
+        low, high = args[0][0] // d, args[0][1] // d
+        if node.op == "//":
+            return low, high
+        return (args[0][0] % d, args[0][1] % d) if low == high else (0, d - 1)
     raise DataDependent(str(node))
 
 

@@ -7,7 +7,7 @@ from math import gcd
 from operator import add, mul
 
 from dslc.ir.polynomials import Polynomial
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, Table, apply, num, walk
+from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, Table, apply, num, walk
 
 Monomial = tuple[Scalar, ...]
 
@@ -59,13 +59,11 @@ def is_integral(node: Scalar) -> bool:
     """Return whether an expression is an integer at all sizes and positions, and no data."""
     if isinstance(node, Num):
         return isinstance(node.value, int) and not isinstance(node.value, bool)
-    if isinstance(node, Apply):
-        if node.name in {"//", "floor", "ceil", "round", "trunc"}:
-            return not any(isinstance(part, Read | Table) for part in walk(node))
-        if node.name in {"+", "*", "%", "min", "max", "abs"}:
-            return all(is_integral(arg) for arg in node.args)
-        return node.name == "select" and all(is_integral(arg) for arg in node.args[1:])
-    return isinstance(node, Sym | Iter)
+    if node.op in {"//", "floor", "ceil", "round", "trunc"}:
+        return not any(isinstance(part, Read | Table) for part in walk(node))
+    if node.op in {"+", "*", "%", "min", "max", "abs"}:
+        return all(is_integral(arg) for arg in node.args)
+    return isinstance(node, Sym | Iter) or (node.op == "select" and all(map(is_integral, node.args[1:])))
 
 
 #: comparisons, each with the one that holds where it does not

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dslc.analysis.numeric import Interval, interval
 from dslc.ir.graph import Input, Scope, ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, apply, as_scalar, walk
+from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Table, apply, as_scalar, walk
 
 
 def inputs_of(outputs: Iterable[Value]) -> list[Value]:
@@ -88,16 +88,16 @@ class _Walker:
                 self.go(node.where, loops, guards)
                 guards = (*guards, node.where)
             self.go(node.body, loops, guards)
-        elif isinstance(node, Apply) and node.name == "select":
+        elif node.op == "select":
             condition, then, otherwise = node.args
             self.go(condition, loops, guards)
             self.go(then, loops, (*guards, condition))
             self.go(otherwise, loops, (*guards, apply("not", condition)))
-        elif isinstance(node, Apply) and node.name in {"and", "or"}:
+        elif node.op in {"and", "or"}:
             # evaluated from the left: what follows stands under what went before
             for arg in node.args:
                 self.go(arg, loops, guards)
-                guards = (*guards, arg if node.name == "and" else apply("not", arg))
+                guards = (*guards, arg if node.op == "and" else apply("not", arg))
         else:
             for child in node.children:
                 self.go(child, loops, guards)

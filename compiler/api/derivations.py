@@ -17,7 +17,7 @@ from dslc.deadline import Deadline
 from dslc.derivation.calls import CallProgram
 from dslc.derivation.kinds import kinds
 from dslc.derivation.lowerings import lowerings_on, unlowered, with_lowerings
-from dslc.derivation.programs import unlike
+from dslc.derivation.programs import estimated, unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.solver import Miss, MissReason, nearer
 from dslc.derivation.steps import ITERATORS as STEPS_ITERATORS
@@ -126,6 +126,8 @@ class DerivedPrograms:
     notes: tuple[str, ...]
     call_ms: float | None
     searched: bool
+    #: milliseconds of the call itself by the estimate that its programs have
+    call_cost_ms: float
 
     @property
     def summary(self) -> str:
@@ -251,6 +253,7 @@ def derive(
         time.monotonic() - began, derived.complete and not verdicts.untried,
         {name: str(search.missed(name)) for name in sorted({*wanted} - found)}, tuple(_mistakes(known, given)),
         _measured(known, called.graph, called) if measure else None, derived.complete,
+        sum(map(estimated(known), called.graph.nodes())) * 1e3,
     )  # fmt: skip
 
 

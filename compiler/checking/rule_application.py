@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from dslc.analysis.narrowing import sum_ranges
+from dslc.analysis.narrowing import scope_ranges, sum_ranges
 from dslc.analysis.numeric import DataDependent, interval
 from dslc.derivation.steps import Steps
 from dslc.errors import Diagnostic, Span
@@ -17,7 +17,7 @@ from dslc.interpret.domain import Domain
 from dslc.interpret.field import Field
 from dslc.interpret.special import changed_by
 from dslc.ir.graph import Graph, ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
+from dslc.ir.scalar import Apply, Read, Reduce, scalars, walk
 from dslc.match import GraphIndex, apply_match, compile_directions, find_matches, why_not
 from dslc.semantics.definitions import DerivationDef, TestDef
 from dslc.semantics.elaborate import expand
@@ -140,15 +140,14 @@ def _no_expression(rules: Rules, graph: Graph, span: Span) -> list[Diagnostic]:
 def _beside(node: ScopeNode) -> Iterator[str]:
     """Reads that are sure to leave their tensors: under no condition, and without a value outside."""
     scope = node.scope
-    at: dict[Scalar, tuple[int, int]] = {**sum_ranges(scope.body)}
-    at |= {it: (0, size - 1) for it, size in scope.ranges if isinstance(size, int)}
+    at = {**sum_ranges(scope.body), **scope_ranges(scope)}
     for part in walk(scope.body):
-        if part.where if isinstance(part, Reduce) else isinstance(part, Apply) and part.name == "select":
+        if part.where if isinstance(part, Reduce) else part.op == "select":
             return
     for each in walk(scope.body):
         if isinstance(each, Read) and not each.other:
             for index, size in zip(each.index, node.args[each.operand].type.shape, strict=True):
-                if any(isinstance(part, Apply) and part.name not in {"+", "*"} for part in walk(index)):
+                if any(part.name not in {"+", "*"} for part in scalars(Apply, index)):
                     # of these an interval may be too wide
                     continue
                 try:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PAGES = frozenset((".html", ".htm"))
 #: a file without a suffix, as a pipe is, is JSON too
 DATA = frozenset((".json", ""))
+#: proofs in words
+PROOFS = {"exact": "at these shapes", "rule": "for every shape"}
 
 
 class _Command(click.Command):
@@ -197,9 +199,15 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
     if report.steps:
         # rules that are only applied have no prices
         priced = report.predicted_ratio is not None or any(step.gain_ms for step in report.steps)
-        columns = ("rule", "count", *["gain (predicted)"] * priced, "status", "proof at these shapes")
+        columns = ("rule", "count", *["gain (predicted)"] * priced, "status", "proof")
         rows = [
-            (one.rule, str(one.count), *[f"{one.gain_ms:z.4f} ms"] * priced, one.status, one.proof)
+            (
+                one.rule,
+                str(one.count),
+                *[f"{one.gain_ms:z.4f} ms"] * priced,
+                one.status,
+                PROOFS.get(one.proof, one.proof),
+            )
             for one in report.steps
         ]
         print_table(columns, rows, on=console)

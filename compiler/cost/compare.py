@@ -178,7 +178,8 @@ def difference(a: Any, b: Any) -> tuple[float, str]:
     if a.dtype != b.dtype:
         return inf, f"type {b.dtype} instead of {a.dtype}"
     if a.dtype not in TOLERANCES:
-        return (0.0, "") if np.array_equal(a, b) else (inf, f"{_unequal(a, b)} of {a.size} elements differ")
+        differing = int(np.count_nonzero(a != b))
+        return (inf, f"{differing} of {a.size} elements differ") if differing else (0.0, "")
     return _float_difference(a, b)
 
 
@@ -193,10 +194,6 @@ def _hidden(a: Any, b: Any) -> int:
         return 0
     usual = USUAL * float(np.median(size[np.isfinite(size) & (size > 0)]))
     return int(np.count_nonzero(size[far] > usual))
-
-
-def _unequal(a: Any, b: Any) -> int:
-    return int(np.count_nonzero(a != b))
 
 
 def _float_difference(a: Any, b: Any) -> tuple[float, str]:
@@ -248,9 +245,9 @@ def steady(
     return said is None or compare(said, reference, tolerance, computed).same
 
 
-def nudged(feeds: Feeds, seed: int = 0) -> dict[str, Any]:
+def nudged(feeds: Feeds) -> dict[str, Any]:
     """The same inputs, floating-point numbers moved by a few units in their last place (0 by those of 1)."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
 
     def one(array: Any) -> Any:
         if not isinstance(array, np.ndarray) or array.dtype.kind != "f":

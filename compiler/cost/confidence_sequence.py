@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import exp, inf, log
+from statistics import median
 
 from dslc.records import record
 
@@ -178,13 +179,6 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{self.ratio:.3f}{self.ends}"
-
-
-def median(values: Sequence[float]) -> float:
-    """The middle value; raises IndexError for no values."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def quick_mean(values: Sequence[float]) -> float:

@@ -335,10 +335,10 @@ class Evaluation:
 
     def likeness(self, nodes: Mapping[int, Node]) -> tuple[object, ...]:
         """Equal where the same operators at the same types stand in the same groups: a rewrite there gains the same."""
-        keys = [
-            self._model.keys.of(self.groups[self._group_of[n]]) if n in self._group_of else None for n in nodes.values()
-        ]
-        inside = [self.groups[self._group_of[n]].nodes.index(n) if n in self._group_of else -1 for n in nodes.values()]
+        groups = {n: self.groups[self._group_of[n]] for n in nodes.values() if n in self._group_of}
+        homes = tuple(
+            (self._model.keys.of(groups[n]), groups[n].nodes.index(n)) if n in groups else None for n in nodes.values()
+        )
         place = {node: site for site, node in nodes.items()}
         wiring = tuple(tuple(place.get(arg.node, -1) for arg in node.args) for node in nodes.values())
         uses = tuple(tuple(self._uses[value] for value in node.values) for node in nodes.values())
@@ -346,7 +346,7 @@ class Evaluation:
             nodes.values(), lambda node: node.args, lambda value: self._users.get(value, ())
         )
         beside = tuple(self._model.keys.of(self.groups[k]) for k in sorted({self._group_of[n] for n in around}))
-        return (tuple(nodes), tuple(keys), tuple(inside), wiring, uses, beside)
+        return (tuple(nodes), homes, wiring, uses, beside)
 
 
 def _in_blocks(info: Info) -> bool:

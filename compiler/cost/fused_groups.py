@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from dslc.ir.graph import Call, Graph, Node, Value, Values, with_args
@@ -67,8 +67,7 @@ class Lowerings:
     def _by_operator(self) -> Mapping[str, list[tuple[Edges, int]]]:
         """For each operator the edges of lowerings of several nodes with it, and how far these lie apart at most."""
         out: dict[str, dict[tuple[Edges, int], None]] = {}
-        for rule in self._fused:
-            wanted = _edges(rule)
+        for rule, wanted in self._wanted:
             for operator in {one for edge in wanted for one in edge}:
                 out.setdefault(operator, {})[wanted, len(rule.left.sites) - 1] = None
         return {operator: list(found) for operator, found in out.items()}
@@ -76,7 +75,7 @@ class Lowerings:
     @cached_property
     def _edges_of_all(self) -> tuple[Edges, int]:
         """The edges of all lowerings of several nodes, and how far nodes of one lie apart at most."""
-        edges = frozenset(edge for rule in self._fused for edge in _edges(rule))
+        edges = frozenset(edge for _, wanted in self._wanted for edge in wanted)
         return edges, max((len(rule.left.sites) - 1 for rule in self._fused), default=0)
 
     @cached_property
@@ -154,23 +153,16 @@ def _edges(rule: CompiledRule) -> Edges:
 def _edges_among(nodes: Sequence[Node], args_of: Arguments) -> set[tuple[str, str]]:
     """The edges of some nodes, of what is computed from weights below them too."""
     out: set[tuple[str, str]] = set()
-    weights: list[Call] = []
-    for node in nodes:
-        if isinstance(node, Call):
-            for arg in args_of(node):
-                if isinstance(arg.node, Call):
-                    out.add((node.op, arg.node.op))
-                    if arg.constant:
-                        weights.append(arg.node)
-    seen = set(weights)
-    while weights:
-        node = weights.pop()
-        for arg in node.args:
+    waiting = [node for node in nodes if isinstance(node, Call)]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        for arg in node.args if node.constant else args_of(node):
             if isinstance(arg.node, Call):
                 out.add((node.op, arg.node.op))
-                if arg.node not in seen:
+                if arg.constant and arg.node not in seen:
                     seen.add(arg.node)
-                    weights.append(arg.node)
+                    waiting.append(arg.node)
     return out
 
 
@@ -184,19 +176,16 @@ def _flood(
     for _ in range(steps):
         beside: list[Call] = []
         for node in level:
-            for arg in node.args if node.constant else args_of(node):
-                if isinstance(arg.node, Call):
-                    edge = (node.op, arg.node.op)
-                    if edge in wanted or node.op == arg.node.op:
+            read: list[tuple[Node, Node]] = [
+                (node, arg.node) for arg in (node.args if node.constant else args_of(node))
+            ]
+            read += [(user, node) for value in node.values for user in users_of(value)]
+            for user, below in read:
+                if isinstance(user, Call) and isinstance(below, Call):
+                    edge = (user.op, below.op)
+                    if edge in wanted or user.op == below.op:
                         met.add(edge)
-                        beside.append(arg.node)
-            for value in node.values:
-                for user in users_of(value):
-                    if isinstance(user, Call):
-                        edge = (user.op, node.op)
-                        if edge in wanted or user.op == node.op:
-                            met.add(edge)
-                            beside.append(user)
+                        beside += (user, below)
         level = [one for one in dict.fromkeys(beside) if one not in out]
         if not level:
             break
@@ -233,28 +222,32 @@ class _Region:
         self.index = GraphIndex(Graph((), tuple(outputs)))
 
     def piece(self, match: Match) -> tuple[Node, ...]:
-        """Nodes between the tensors of a match and its result, producers first.
-
-        Empty where a part of a longer associative call was matched, which no runtime takes apart.
-        """
-        if match.state.wraps:
-            return ()
-        ends = set(match.state.values.values())
-        if any(end not in self._known and not end.constant for end in ends):
+        """Nodes between the tensors of a match and its result, producers first; see `matched_nodes`."""
+        if any(end not in self._known and not end.constant for end in match.state.values.values()):
             # a part of a sum that nothing computes
             return ()
-        ((_, root),) = match.roots
-        inside: dict[Node, None] = {}
-        stack = [root.node]
-        while stack:
-            node = stack.pop()
-            if node in inside:
-                continue
-            if node not in self._origin:
-                return ()
-            inside[node] = None
-            stack += [arg.node for arg in node.args if arg not in ends and not arg.constant]
+        inside = matched_nodes(match, self._origin)
         return tuple(sorted((self._origin[node] for node in inside), key=self.place.__getitem__))
+
+
+def matched_nodes(match: Match, known: Container[Node]) -> frozenset[Node]:
+    """The nodes between the tensors of a match and its results; none where one is not known.
+
+    Empty, too, where a part of a longer associative call was matched, which no runtime takes apart.
+    """
+    if match.state.wraps:
+        return frozenset()
+    ends = set(match.state.values.values())
+    inside: set[Node] = set()
+    stack = [value.node for _, value in match.roots]
+    while stack:
+        node = stack.pop()
+        if node not in known:
+            return frozenset()
+        if node not in inside:
+            inside.add(node)
+            stack += [arg.node for arg in node.args if arg not in ends and not arg.constant]
+    return frozenset(inside)
 
 
 def _costs_nothing(syntax: t.Lowering) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dslc.cost.fused_groups import Arguments, Lowered
-from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value, Values
+from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value, Values, nodes_of
 from dslc.records import record
 
 #: nodes of an operator and the pointwise ones after it that are measured together, where the operator is pointwise
@@ -33,25 +33,7 @@ class Group:
 
 def working_nodes(outputs: Sequence[Value]) -> list[Node]:
     """The nodes that run: those below the outputs that depend on more than weights, arguments first."""
-    out: list[Node] = []
-    seen: set[Node] = set()
-    for output in outputs:
-        if output.node.constant or output.node in seen:
-            continue
-        stack = [output.node]
-        while stack:
-            node = stack[-1]
-            if node in seen:
-                stack.pop()
-                continue
-            below = [arg.node for arg in node.args if not arg.node.constant and arg.node not in seen]
-            if below:
-                stack.extend(reversed(below))
-            else:
-                seen.add(node)
-                out.append(node)
-                stack.pop()
-    return out
+    return [node for node in nodes_of(outputs) if not node.constant]
 
 
 def groups_of(
@@ -72,13 +54,11 @@ def groups_of(
     for node in nodes:
         if isinstance(node, Input | Constant | Opaque):
             continue
-        joined = None
         args = args_of(node)
         if node in piece_of:
             if node is piece_of[node][-1]:
-                own = list(piece_of[node])
-                order.append(own)
-                open_groups[node] = own
+                open_groups[node] = list(piece_of[node])
+                order.append(open_groups[node])
             continue
         if any(arg.node in open_groups for arg in args) and isinstance(node, Call) and pointwise(node):
             for arg in args:
@@ -87,15 +67,12 @@ def groups_of(
                     first = group[0]
                     more = len(group) - len(piece_of.get(first, (first,)))
                     if more + 1 < (AFTER_ONE if isinstance(first, Call) and pointwise(first) else AFTER_OTHERS):
-                        joined = arg.node
+                        group.append(node)
+                        open_groups[node] = open_groups.pop(arg.node)
                         break
-        if not joined:
-            own = [node]
-            order.append(own)
-        else:
-            own = open_groups.pop(joined)
-            own.append(node)
-        open_groups[node] = own
+        if node not in open_groups:
+            open_groups[node] = [node]
+            order.append(open_groups[node])
     return [
         Group(tuple(group), tuple(args_of(node) for node in group), len(piece_of.get(group[0], group[:1])))
         for group in order

@@ -28,13 +28,13 @@ class Keys:
         """Equal numbers: the same operator, attributes, types and pattern of constants."""
         found = self._local.get(node)
         if found is None:
-            found = self._numbers.setdefault(self._describe(node, node.args), len(self._numbers))
-            self._local[node] = found
+            found = self._local[node] = self._number(node, node.args)
         return found
 
-    def _describe(self, node: Node, args: Values) -> Any:
+    def _number(self, node: Node, args: Values) -> int:
         what: Any = (node.op, exactly(node.attrs)) if isinstance(node, Call) else program(node)
-        return (type(node).__name__, what, tuple(map(self._argument, args)), node.types)
+        described = type(node).__name__, what, tuple(map(self._argument, args)), node.types
+        return self._numbers.setdefault(described, len(self._numbers))
 
     @staticmethod
     def _argument(arg: Value) -> Any:
@@ -55,7 +55,7 @@ class Keys:
             if args == node.args or all(a.constant == b.constant for a, b in zip(args, node.args, strict=True)):
                 out.append(self.number(node))
             else:
-                out.append(self._numbers.setdefault(self._describe(node, args), len(self._numbers)))
+                out.append(self._number(node, args))
             for arg in args:
                 if not arg.node.constant:
                     inner = place.get(arg.node)
@@ -71,9 +71,8 @@ class Keys:
         if not isinstance(node, Call):
             return False
         local = self.number(node)
-        found = self._pointwise.get(local)
-        if found is None:
-            found = self._pointwise[local] = kinds.pointwise(
+        if local not in self._pointwise:
+            self._pointwise[local] = kinds.pointwise(
                 self._samples.rules, self._samples.static(node), tuple(arg.constant for arg in node.args)
             )
-        return found
+        return self._pointwise[local]

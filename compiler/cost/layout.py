@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
+from statistics import median
 
-from dslc.cost.confidence_sequence import median
 from dslc.cost.groups import Group
 from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.ir.graph import Value, Values

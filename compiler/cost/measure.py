@@ -13,8 +13,7 @@ from typing import Any
 from dslc.codegen.host.processor import NATIVE
 from dslc.cost.cache import CostCache
 from dslc.cost.machine import Machine
-from dslc.cost.process import HOPELESS as PROCESS_HOPELESS
-from dslc.cost.process import Worker, WorkerFailed
+from dslc.cost.process import HOPELESS, Worker, WorkerFailed
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.kernels import generator
 from dslc.records import record
@@ -173,7 +172,7 @@ class Measurer:
             answer = self._ask(model, sample, layout)
         except WorkerFailed as failed:
             if failed.late and not self._until.over and sample.hopeless < inf:
-                return Measured(PROCESS_HOPELESS * sample.hopeless)
+                return Measured(HOPELESS * sample.hopeless)
             if failed.late:
                 raise TimeUp from None
             return Measured(inf)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from copy import copy
 from dataclasses import replace
 from math import inf
+from statistics import median
 
 from dslc.cost import kinds
-from dslc.cost.confidence_sequence import median
 from dslc.cost.evaluation import Caches, Evaluation, Start
 from dslc.cost.fused_groups import Arguments, Lowered, Lowerings
 from dslc.cost.groups import Group, GuessedWork, Key, groups_of

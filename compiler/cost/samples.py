@@ -52,7 +52,6 @@ class Samples:
 
     def __init__(self, rules: Rules, opset: int, bind: Mapping[str, int] | None = None, other: int = 1) -> None:
         self.rules, self.opset = rules, opset
-        self._meanings: dict[str, str] = {}
         self._bind: dict[Scalar, Scalar] = {}
         self._sizes, self._other = dict(bind or {}), other
 
@@ -88,11 +87,7 @@ class Samples:
 
     def _meaning(self, op: str) -> str:
         """A hash of an operator's definition."""
-        found = self._meanings.get(op)
-        if found is None:
-            text = self.rules.operators[op].syntax.span.text
-            found = self._meanings[op] = hashlib.sha256(text.encode()).hexdigest()[:16]
-        return found
+        return hashlib.sha256(self.rules.operators[op].syntax.span.text.encode()).hexdigest()[:16]
 
     def static(self, node: Call) -> Call:
         """The same application on inputs of static types."""
@@ -165,7 +160,7 @@ def program(node: Node) -> Any:
 def kept_key(arg: Value) -> str:
     """The contents of a constant whose elements decide what is touched: small integers."""
     node = arg.node
-    if isinstance(node, Constant) and arg.known and not arg.type.dtype.is_float and arg.type.is_static:
+    if isinstance(node, Constant) and arg.known and arg.type.is_static and not arg.type.dtype.is_float:
         return node.data.key if arg.type.elements <= KEPT else ""
     return ""
 

@@ -392,7 +392,7 @@ class _Call:
 
     def _reading(self, expr: t.Expr) -> PatternReading:
         for one in self.pattern.readings:
-            if isinstance(expr, t.Name) and one.tensor == expr.id:
+            if expr.bare == one.tensor:
                 return one
         raise fail("E0703", "this is no tensor of the lowering", expr.span)
 
@@ -441,7 +441,7 @@ class _Call:
         return view.offset * view.dtype.bytes % int(evaluate(call.args[1], env)) == 0
 
     def _argument(self, expr: t.Expr, env: Env) -> Argument:
-        if isinstance(expr, t.Name) and expr.id in self.placed.below:
+        if expr.bare in self.placed.below:
             return self._view(self._reading(expr))
         value = evaluate(expr, env)
         if isinstance(value, bool | DType):

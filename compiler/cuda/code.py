@@ -22,9 +22,7 @@ from dslc.codegen.host.compiler import NotBuilt
 from dslc.codegen.text import NotGenerated
 from dslc.cost.compare import Reference, compare
 from dslc.cost.targets import LIBRARY
-from dslc.cuda.devices import MEMORY as DEVICES_MEMORY
-from dslc.cuda.devices import OWN as DEVICES_OWN
-from dslc.cuda.devices import Device
+from dslc.cuda.devices import MEMORY_REACHED, OWN_REACHED, Device
 from dslc.cuda.planning import Generable, Wants
 from dslc.errors import DslcError
 from dslc.fuse.kernel_checks import Drawn, drawn
@@ -95,10 +93,10 @@ def hardware_of(device: Device, types: Iterable[TensorType]) -> Hardware:
     plain, units = device.plain[DType.F64 if wide else DType.F32], device.tensor[DType.F16]
     return Hardware(
         device.processors,
-        DEVICES_MEMORY * device.bandwidth,
+        MEMORY_REACHED * device.bandwidth,
         device.reach,
-        DEVICES_OWN * plain,
-        DEVICES_OWN * units,
+        OWN_REACHED * plain,
+        OWN_REACHED * units,
         device.launch,
         held=device.cache // 2,
     )
@@ -171,7 +169,6 @@ class CudaTemplates(TemplatesOn[CudaText]):
         self.rules, self.trust = rules, tuple(trust)
         #: what is said of the templates that take a program
         self.said: dict[Graph, tuple[str, ...]] = {}
-        self._problems: dict[tuple[str, Graph], str] = {}
 
     def _kernel(self, filling: Filling) -> CudaText:
         """Its price counts the operations of its program's equations, where the lowering says of no others."""
@@ -201,12 +198,6 @@ class CudaTemplates(TemplatesOn[CudaText]):
 
     def problem(self, program: Graph, one: Written[CudaText]) -> str:
         """Reason why a template's kernel is not used for a program; empty where none was found."""
-        key = one.lowering, program
-        if key not in self._problems:
-            self._problems[key] = self._wrong(program, one)
-        return self._problems[key]
-
-    def _wrong(self, program: Graph, one: Written[CudaText]) -> str:
         if available():
             try:
                 compile(one.text.text, "sm_80")
@@ -225,10 +216,7 @@ class CudaTemplates(TemplatesOn[CudaText]):
         if _small(program):
             yield program
         else:
-            for most in SIZES:
-                found = shrunk(self.rules, program, most)
-                if found:
-                    yield found
+            yield from filter(None, (shrunk(self.rules, program, most) for most in SIZES))
         yield from self.instances(lowering, program.inputs[0].type.dtype if program.inputs else None)
 
 

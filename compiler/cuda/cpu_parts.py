@@ -58,7 +58,7 @@ def at_feeds(
 
     Their sizes may differ for other inputs of the same shapes: each run checks them.
     """
-    if not any(isinstance(node, Opaque) for node in imported.graph.nodes()):
+    if not opaque(imported.graph):
         return imported
     model = imported.context.model
     if not isinstance(source, ModelProto) and any(one.data_location for one in model.graph.initializer):
@@ -82,26 +82,21 @@ def _shaped(model: ModelProto, feeds: Mapping[str, Any]) -> ModelProto | None:
     out.graph.output.extend(ValueInfoProto(name=name) for name in sorted(names))
     try:
         session = runtime(out.SerializeToString())
-        arrays = session.run(
-            None, {name: feeds[name] for name in (one.name for one in session.get_inputs()) if name in feeds}
-        )
+        arrays = session.run(None, {one.name: feeds[one.name] for one in session.get_inputs() if one.name in feeds})
     except Exception:  # the runtime has a class for each of its errors
         return None
-    shown = dict(zip((one.name for one in session.get_outputs()), arrays, strict=True))
-    shown |= dict(feeds)
+    shown = {**dict(zip((one.name for one in session.get_outputs()), arrays, strict=True)), **feeds}
+    types = {
+        name: helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in shown.items() if isinstance(array, np.ndarray)
+    }  # fmt: skip
     del out.graph.output[len(model.graph.output) :]
     del out.graph.value_info[:]
     for value in (*out.graph.input, *out.graph.output):
-        if isinstance(shown.get(value.name), np.ndarray):
-            value.CopyFrom(_info(value.name, shown[value.name]))
-    out.graph.value_info.extend(
-        _info(name, shown[name]) for name in sorted(names) if isinstance(shown.get(name), np.ndarray)
-    )
+        if value.name in types:
+            value.CopyFrom(types[value.name])
+    out.graph.value_info.extend(types[name] for name in sorted(names & types.keys()))
     return out
-
-
-def _info(name: str, array: Any) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
 
 def runtime(data: bytes) -> Any:

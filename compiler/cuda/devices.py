@@ -9,9 +9,9 @@ from dslc.errors import error
 from dslc.ir.dtype import DType
 from dslc.records import record
 
-MEMORY = 0.85  #: share of the memory's peak that is reached
+MEMORY_REACHED = 0.85  #: share of the memory's peak that is reached
 VENDOR = 0.75  #: share of the peak that a vendor's product reaches
-OWN = 0.3  #: share of the peak that a kernel of dslc's own reaches
+OWN_REACHED = 0.3  #: share of the peak that a kernel of dslc's own reaches
 #: multiplications of a direct convolution for each one of the vendor's algorithm, for each axis of the window
 WINOGRAD = 1.5
 HANDED_OVER = 30e-6  #: seconds until the CPU has what it waits for
@@ -45,7 +45,7 @@ class Device:
 
     def moved(self, bytes: float) -> float:
         """Seconds for so many bytes; what fits into the cache is faster."""
-        return bytes / (self.reach if bytes <= self.cache / 2 else MEMORY * self.bandwidth)
+        return bytes / (self.reach if bytes <= self.cache / 2 else MEMORY_REACHED * self.bandwidth)
 
     def call(
         self, flops: float, bytes: float, dtype: DType, sizes: Sequence[int] = (), window: Sequence[int] = ()
@@ -81,7 +81,7 @@ class Device:
     def kernel(self, flops: float, bytes: float, dtype: DType, launches: int = 1) -> float:
         """Seconds of a generated kernel, which has no tensor cores."""
         peak = self.plain.get(dtype, min(self.plain.values()))
-        return launches * self.launch + max(flops / (OWN * peak), self.moved(bytes))
+        return launches * self.launch + max(flops / (OWN_REACHED * peak), self.moved(bytes))
 
     def host(self, read: float, written: float) -> float:
         """Seconds of a part that the CPU computes: the device waits, and so many bytes go there and come back.

@@ -11,7 +11,7 @@ from dslc.cuda.programs import looks_only, sums_products, view_of_node
 from dslc.cuda.vendor_calls import Calls
 from dslc.cuda.views import StridedView, plain
 from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup, proposals
-from dslc.fuse.kernels import Cyclic, fold_of, folded
+from dslc.fuse.kernels import fold_of, without_circles
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Graph, Kernel, Node, Opaque, Value
 from dslc.records import record
@@ -76,7 +76,7 @@ class _Grouping:
             if self.scratch(fold_of(group).kernel.group) is not None:
                 groups.append(group)
                 taken.update(group.nodes)
-        return _folded(self.graph, [*hosts, *calls], groups)
+        return without_circles(self.graph, groups, [*hosts, *calls])[0]
 
     def _calls(self, around: Neighbours, hosted: Collection[Node]) -> list[NodeGroup]:
         """Products with what is computed of them at once, as far as some lowering says so, and the CPU does not have them."""
@@ -114,8 +114,9 @@ class _Grouping:
             views[value] = plain(len(views), value.type.dtype, value.type.sizes)
         for node in around.nodes:
             seen = view_of_node(self.rules, node, views)
-            for value in node.values if not isinstance(node, Opaque) else (one for one in node.values if one.known):
-                views[value] = seen or plain(len(views), value.type.dtype, value.type.sizes)
+            for value in node.values:
+                if value.known or not isinstance(node, Opaque):
+                    views[value] = seen or plain(len(views), value.type.dtype, value.type.sizes)
         return views
 
     def _taken(self, kernel: Kernel, views: Sequence[StridedView], turnable: bool) -> bool:
@@ -131,18 +132,3 @@ def _left(group: NodeGroup, taken: Collection[Node], around: Neighbours) -> Iter
         found = around.group(rest) if len(rest) > 1 and around.convex(rest) else None
         if found and len(found.outputs) <= limits.results and len(found.arguments) <= limits.arguments:
             yield found
-
-
-def _folded(graph: Graph, calls: Sequence[NodeGroup], groups: Sequence[NodeGroup]) -> Graph:
-    """The graph with groups as one node each, but for those that depend on others in a circle."""
-    try:
-        return folded(graph, [*calls, *groups])
-    except Cyclic:
-        kept = list(calls)
-    for group in groups:
-        try:
-            folded(graph, [*kept, group])
-        except Cyclic:
-            continue
-        kept.append(group)
-    return folded(graph, kept)

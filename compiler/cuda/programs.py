@@ -24,7 +24,7 @@ from dslc.ir.graph import (
     replace,
     scope_value,
 )
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, apply, as_scalar, num, read, rebuild, traversal, walk
+from dslc.ir.scalar import Num, Read, Reduce, Scalar, apply, as_scalar, num, read, rebuild, traversal, walk
 from dslc.ir.scopes import inline
 from dslc.semantics.elaborate import expand, expand_node
 from dslc.semantics.env import Mismatch
@@ -92,12 +92,7 @@ def _split(scope: Scope) -> Scope:
     by: dict[Scalar, int] = {}
     extents: dict[Scalar, Dim] = dict(scope.ranges)
     for node in walk(scope.body):
-        if (
-            isinstance(node, Apply)
-            and node.name in {"//", "%"}
-            and isinstance(node.args[1], Num)
-            and node.args[0] in extents
-        ):
+        if node.op in {"//", "%"} and isinstance(node.args[1], Num) and node.args[0] in extents:
             size, part = extents[node.args[0]], node.args[1].value
             if not isinstance(size, int) or not isinstance(part, int) or part < 1 or size % part:
                 return scope

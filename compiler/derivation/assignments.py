@@ -18,7 +18,7 @@ from dslc.analysis.numeric import value as number_of
 from dslc.analysis.poly import Poly
 from dslc.derivation.pieces import Iters, Unfit
 from dslc.derivation.tables import Group, OperatorPattern, Window, unknowns_in
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, num
+from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, apply, num
 from dslc.ir.scopes import substitute
 from dslc.records import record
 
@@ -182,10 +182,8 @@ def put(node: Scalar, known: Mapping[Sym, Scalar]) -> Scalar:
         return node
     if isinstance(node, Sym):
         return known.get(node, node)
-    if isinstance(node, Apply):
-        args = [put(arg, known) for arg in node.args]
-        return node if all(map(is_, args, node.args)) else apply(node.name, *args)
-    return node
+    args = [put(arg, known) for arg in node.args]
+    return node if all(map(is_, args, node.args)) else apply(node.op, *args)
 
 
 def unknowns(node: Scalar, known: Mapping[Sym, Scalar]) -> list[Sym]:

@@ -11,7 +11,7 @@ from dslc.analysis.numeric import in_bounds
 from dslc.derivation.maps import image
 from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, ScopeView, Unfit, UnknownTerm, ranges, view_of
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, read, replaced, scalars
+from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, replaced, scalars
 from dslc.ir.scopes import each_of, substitute
 from dslc.semantics.checks.forms import inside
 from dslc.syntax import tree as t
@@ -187,7 +187,7 @@ class LeftSide:
                     yield found
             case t.Binary(op="*" | "+" | "-" as op):
                 yield from self._several("*" if op == "*" else "+", operands_of(node), body, found)
-            case t.Binary(op=op) if isinstance(body, Apply) and body.name == op:
+            case t.Binary(op=op) if body.op == op:
                 for left in self._element(node.left, body.args[0], found):
                     yield from self._element(node.right, body.args[1], left)
 
@@ -195,7 +195,7 @@ class LeftSide:
         self, op: str, nodes: Sequence[tuple[int, t.Expr]], body: Scalar, found: UnknownBindings
     ) -> Iterator[UnknownBindings]:
         """`f(x) * g(x, y)`: every way to give each factor of a product (or each part of a sum) to one of the operands."""
-        parts = body.args if isinstance(body, Apply) and body.name == op else (body,)
+        parts = body.args if body.op == op else (body,)
         if len(parts) < len(nodes):
             return
         for choice in islice(product(range(len(nodes)), repeat=len(parts)), CHOICES):

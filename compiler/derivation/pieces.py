@@ -16,7 +16,7 @@ from dslc.analysis.narrowing import narrowed, sum_ranges
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, nodes_of, scope_value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
+from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.records import record
 
@@ -182,7 +182,7 @@ def _whole(at: Scalar, parts: Mapping[Iter, Scalar]) -> Scalar:
         if slope is None:
             raise Unfit("a part of a position")
         value = parts[it]
-        terms = value.args if isinstance(value, Apply) and value.name == "+" else (value,)
+        terms = value.args if value.op == "+" else (value,)
         at = apply("+", substitute(at, {it: num(0)}), *(apply("*", num(slope), term) for term in terms))
     if parts and is_part(at):
         raise Unfit("a part of a position")
@@ -354,10 +354,10 @@ def reduced(body: Scalar) -> Scalar:
     """Quotients without common factors: `6 * i // 12` → `i // 2`."""
 
     def leaf(node: Scalar) -> Scalar | None:
-        if not (isinstance(node, Apply) and node.name == "//" and isinstance(node.args[1], Num)):
+        if not (node.op == "//" and isinstance(node.args[1], Num)):
             return None
         whole, divisor = node.args[0], int(node.args[1].value)
-        parts = whole.args if isinstance(whole, Apply) and whole.name == "+" else (whole,)
+        parts = whole.args if whole.op == "+" else (whole,)
         numbers = [_factor(part) for part in parts]
         common = gcd(divisor, *numbers)
         if common <= 1 or divisor <= 0:
@@ -370,6 +370,6 @@ def reduced(body: Scalar) -> Scalar:
 
 def _factor(part: Scalar) -> int:
     """The whole number that stands before a part of a sum."""
-    if isinstance(part, Apply) and part.name == "*":
+    if part.op == "*":
         part = next((arg for arg in part.args if isinstance(arg, Num)), num(1))
     return int(part.value) if isinstance(part, Num) and isinstance(part.value, int) else 1

@@ -10,7 +10,7 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import value as value_at
 from dslc.derivation.maps import Change, tried
 from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, UnknownTerm
-from dslc.ir.scalar import Apply, Iter, Num, Scalar, apply, num, rebuild, walk
+from dslc.ir.scalar import Iter, Num, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
 COUNTED = 1 << 12  #: positions at which values of a quotient are counted
@@ -57,7 +57,7 @@ def groupings(
         found = next(
             (
                 (whole, shift) for whole in dict.fromkeys(_divided(term.body))
-                if whole.name == "//" and it in whole.free and whole.free <= {it, *outer} and _only_in(whole, it, term.body)
+                if whole.op == "//" and it in whole.free and whole.free <= {it, *outer} and _only_in(whole, it, term.body)
                 and (shift := _fewest(whole, it, at)) is not None
             ), None,
         )  # fmt: skip
@@ -72,30 +72,30 @@ def groupings(
     return Map((*outer, *index), tuple(values), (*kept, *new), tuple(back), Box(low, tuple(extents)))
 
 
-def _divided(body: Scalar) -> Iterator[Apply]:
+def _divided(body: Scalar) -> Iterator[Scalar]:
     """Quotients and remainders by numbers, of positions alone."""
     for node in walk(body):
-        if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and not node.reads:
+        if node.op in {"//", "%"} and isinstance(node.args[1], Num) and not node.reads:
             yield node
 
 
-def _only_in(whole: Apply, it: Iter, body: Scalar) -> bool:
+def _only_in(whole: Scalar, it: Iter, body: Scalar) -> bool:
     """Return whether an expression knows an iterator by a quotient (or remainder) alone, in which it moves by one."""
     if coefficient_of(whole.args[0], it) not in {1, -1}:
         return False
     return it not in rebuild(body, lambda node: num(0) if node is whole else None).free
 
 
-def _position(whole: Apply, it: Iter, value: Scalar) -> Scalar:
+def _position(whole: Scalar, it: Iter, value: Scalar) -> Scalar:
     """A position of an iterator at which a quotient or a remainder has this value."""
     dividend, divisor = whole.args
     rest = substitute(dividend, {it: num(0)})
-    wanted = apply("*", divisor, value) if whole.name == "//" else value
+    wanted = apply("*", divisor, value) if whole.op == "//" else value
     slope = coefficient_of(dividend, it) or 1
     return apply("*", num(slope), apply("-", wanted, rest))
 
 
-def _fewest(whole: Apply, it: Iter, at: Ranges) -> tuple[Scalar, int] | None:
+def _fewest(whole: Scalar, it: Iter, at: Ranges) -> tuple[Scalar, int] | None:
     """From where a quotient is counted so that there are the fewest, and how many: fewer than its iterator has positions; else None."""
     others = sorted(whole.free - {it}, key=str)
     if len(others) > BESIDE or not {it, *others} <= at.keys():

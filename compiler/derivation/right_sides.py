@@ -86,8 +86,8 @@ class RightSide:
         return self._made(node, formula.name)
 
     def _made(self, node: t.Expr, name: str | None) -> BuiltValue:
-        if isinstance(node, t.Name) and node.id in self.built:
-            return self.built[node.id]
+        if node.bare in self.built:
+            return self.built[node.bare]
         if isinstance(node, t.Nested) and node.subs is None:
             return self._braced(node, name)
         return self._traversal(node, name)
@@ -108,7 +108,7 @@ class RightSide:
         return BuiltValue(self.operands.scope(iters, before.box, body, before.dtype), before.box)
 
     def _stacked(self, node: t.Call) -> BuiltValue:
-        names = [arg.id for arg in node.args if isinstance(arg, t.Name)]
+        names = [arg.bare for arg in node.args if arg.bare]
         try:
             values = [self.operands.values[self.found.tensors[name]] for name in names]
         except KeyError:

@@ -30,7 +30,7 @@ from dslc.derivation.pieces import Box, Operands, Ranges, ScopeView, Unfit, insi
 from dslc.derivation.tables import TOTAL, Group, OperatorPattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import ScopeNode, Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, flat, num, read, walk
+from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, apply, as_scalar, flat, num, read, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.ir.sizes import sized
 from dslc.records import record
@@ -166,7 +166,7 @@ class Matching:
     def _factors(self) -> Iterator[Mapping[int, Scalar]]:
         pattern, body = self.pattern.body, self.view.body
         yield from leaves_in(pattern, body)
-        if self.units and isinstance(body, Read) and isinstance(pattern, Apply) and pattern.name == "*":
+        if self.units and isinstance(body, Read) and pattern.op == "*":
             for reads in permutations(pattern.args):
                 if len(reads) == 2 and all(isinstance(each, Read) for each in reads):
                     first, second = (each.operand for each in reads if isinstance(each, Read))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, islice, permutations
 
-from dslc.analysis.narrowing import sum_ranges
+from dslc.analysis.narrowing import scope_ranges, sum_ranges, unit_positions
 from dslc.analysis.numeric import in_bounds
 from dslc.deadline import FOREVER, Deadline
 from dslc.derivation.left_sides import LeftSide
@@ -18,7 +18,7 @@ from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Scope, ScopeNode, Value, Values, nodes_of, rebuild, replace, scope_value, with_args
 from dslc.ir.normal import Normalizer
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, as_scalar, num, read, traversal
+from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, as_scalar, num, read, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
 from dslc.ir.scopes import positions, renumber, substitute
 from dslc.records import record
@@ -194,10 +194,8 @@ def _apart(value: Value) -> Value:
     if not isinstance(node, ScopeNode):
         return value
     scope = _without_units(node.scope)
-    single = {it: num(0) for it, extent in scope.ranges if extent == 1}
-    body = _with_numbers(substitute(scope.body, single), node.args)
-    at: Ranges = {it: (0, extent - 1) for it, extent in scope.ranges if isinstance(extent, int)}
-    body = without_others(reduced(body), [arg.type.shape for arg in node.args], at)
+    body = _with_numbers(substitute(scope.body, unit_positions(scope)), node.args)
+    body = without_others(reduced(body), [arg.type.shape for arg in node.args], scope_ranges(scope))
     inner = renumber(_summed_apart(Scope(scope.extents, body, scope.dtype), node.args))
     if scope.groups is None:
         return inner
@@ -276,7 +274,7 @@ def _original(value: Value) -> Value:
     source = node.args[body.operand]
     if source.type != value.type:
         return value
-    single = {it: num(0) for it, extent in scope.ranges if extent == 1}
+    single = unit_positions(scope)
     place: list[Scalar] = []
     iters = iter(scope.ranges)
     for count in scope.counts:
@@ -339,7 +337,7 @@ def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
     read_at: set[Iter] = set()
     for at, size in zip(body.index, node.args[body.operand].type.shape, strict=True):
         factor: Scalar = num(1)
-        if isinstance(at, Apply) and at.name == "//" and isinstance(at.args[1], Num):
+        if at.op == "//" and isinstance(at.args[1], Num):
             at, factor = at.args
         if at is num(0) and size == 1:
             continue
@@ -351,5 +349,4 @@ def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
 
 
 def _ranges(scope: Scope) -> Ranges:
-    known: Ranges = {it: (0, extent - 1) for it, extent in scope.ranges if isinstance(extent, int)}
-    return {**sum_ranges(scope.body), **known}
+    return {**sum_ranges(scope.body), **scope_ranges(scope)}

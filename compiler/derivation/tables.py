@@ -79,7 +79,7 @@ class OperatorPattern:
     def factors(self) -> tuple[Read, ...]:
         """The two reads of which products are reduced; none where something else is."""
         body = self.body
-        args = body.args if isinstance(body, Apply) and body.name == "*" and len(body.args) == 2 else ()
+        args = body.args if body.op == "*" and len(body.args) == 2 else ()
         reads = tuple(arg for arg in args if isinstance(arg, Read))
         return reads if len(reads) == len(args) else ()
 
@@ -266,11 +266,11 @@ def leaves_in(pattern: Scalar, body: Scalar) -> Iterator[Mapping[int, Scalar]]:
         if body.reads:
             yield {pattern.operand: body}
         return
-    if isinstance(pattern, Num) or not isinstance(pattern, Apply):
+    if not isinstance(pattern, Apply):
         if pattern is body:
             yield {}
         return
-    if not isinstance(body, Apply) or body.name != pattern.name:
+    if body.op != pattern.name:
         return
     if pattern.name not in {"+", "*", "min", "max"}:
         if len(pattern.args) == len(body.args):
@@ -291,7 +291,7 @@ def _each(patterns: tuple[Scalar, ...], bodies: tuple[Scalar, ...]) -> Iterator[
                 yield {**first, **rest}
 
 
-def _parted(body: Apply, count: int) -> Iterator[tuple[Scalar, ...]]:
+def _parted(body: Scalar, count: int) -> Iterator[tuple[Scalar, ...]]:
     """The operands of a function of any order in so many parts, in every order of those; numbers go with the first that reads."""
     args = body.args
     if len(args) < count or len(args) > 4:
@@ -299,10 +299,10 @@ def _parted(body: Apply, count: int) -> Iterator[tuple[Scalar, ...]]:
     if len(args) == count:
         yield from permutations(args)
         return
-    if count != 2 or body.name not in {"+", "*"}:
+    if count != 2 or body.op not in {"+", "*"}:
         return
     for mask in range(1, 2 ** len(args) - 1):
         left = [arg for k, arg in enumerate(args) if mask >> k & 1]
         right = [arg for k, arg in enumerate(args) if not mask >> k & 1]
         if any(arg.reads for arg in left) and any(arg.reads for arg in right):
-            yield apply(body.name, *left), apply(body.name, *right)
+            yield apply(body.op, *left), apply(body.op, *right)

@@ -41,17 +41,13 @@ def only_positions(
 
 def _divided(body: Scalar, operands: Operands) -> Iterator[tuple[Scalar, int | None]]:
     """Positions that have to be divisible by a number (None: be 0), or a term is 0: by guards and reads of dimensions of one."""
-    zeros = [
-        apply("-", *each.args)
-        for each in _guards(body)
-        if isinstance(each, Apply) and each.name == "==" and len(each.args) == 2
-    ]
+    zeros = [apply("-", *each.args) for each in _guards(body) if each.op == "==" and len(each.args) == 2]
     for factor, guard in _factors(body):
         if not guard and isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0:
             shape = operands.values[factor.operand].type.shape
             zeros += [at for at, size in zip(factor.index, shape, strict=True) if size == 1]
     for each in zeros:
-        if isinstance(each, Apply) and each.name == "%" and isinstance(each.args[1], Num):
+        if each.op == "%" and isinstance(each.args[1], Num):
             yield each.args[0], int(each.args[1].value)
         elif each.integral:
             yield each, None
@@ -121,17 +117,17 @@ def _guards(body: Scalar) -> Iterator[Scalar]:
 
 def _bound(condition: Scalar, iters: Iters) -> tuple[int, Scalar | None, Scalar | None] | None:
     """An iterator that a comparison with a constant bounds: the first position, and the one after the last."""
-    if not (isinstance(condition, Apply) and condition.name in {"==", "<", "<="}):
+    if condition.op not in {"==", "<", "<="}:
         return None
     left, right = condition.args
     for it, limit, turned in ((left, right, False), (right, left, True)):
         if isinstance(it, Iter) and it in iters and not limit.free:
             k, after = iters.index(it), apply("+", limit, num(1))
-            if condition.name == "==":
+            if condition.op == "==":
                 return k, limit, after
             if not turned:
-                return k, None, limit if condition.name == "<" else after
-            return k, after if condition.name == "<" else limit, None
+                return k, None, limit if condition.op == "<" else after
+            return k, after if condition.op == "<" else limit, None
     return None
 
 
@@ -139,7 +135,7 @@ def cuts(body: Scalar, iters: Iters) -> set[tuple[int, int]]:
     """The cuts at which choices of a term change along one iterator: its place, and the first position of the next piece."""
     found: set[tuple[int, int]] = set()
     for node in walk(body):
-        if not (isinstance(node, Apply) and node.name == "select"):
+        if node.op != "select":
             continue
         for condition in walk(node.args[0]):
             bound = _bound(condition, iters)

@@ -28,16 +28,12 @@ class RuleMatches(NamedTuple):
 class IncrementalMatches:
     """The matches of rules in one e-graph, each rule's when it is asked for. One for each e-graph, which may change no more."""
 
-    __slots__ = ("_before", "_done", "_found", "view")
-    _done: frozenset[Match]
-
     def __init__(self, view: View, before: IncrementalMatches | None = None, done: Collection[Match] = ()) -> None:
         """`before` is of what the e-graph was cloned from, `done` what was applied since."""
         self.view = view
         self._before = before
         self._found: dict[CompiledRule, RuleMatches] = {}
-        older: frozenset[Match] = before._done if before else frozenset()
-        self._done = older.union(done)
+        self._done: frozenset[Match] = before._done.union(done) if before else frozenset(done)
 
     def of(self, rule: CompiledRule, rng: random.Random, caps: Caps, until: Deadline = FOREVER) -> RuleMatches:
         """The matches of a rule, those that were applied before left out."""

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from dslc.analysis.linear_programs import smallest
 from dslc.fuse.groups import join
-from dslc.fuse.kernels import Cyclic, folded
+from dslc.fuse.kernels import without_circles
 from dslc.fuse.offers import Offer
 from dslc.ir.graph import Graph, Node
 
@@ -85,17 +85,5 @@ def _packing(nodes: tuple[tuple[int, ...], ...], values: tuple[float, ...]) -> l
 def _acyclic(graph: Graph, offers: Sequence[Offer], worth: Worth) -> list[Offer]:
     """Select the offers, the best first, that can be nodes of one graph."""
     ordered = sorted(offers, key=lambda offer: -worth(offer))
-    try:
-        folded(graph, [offer.group for offer in ordered])
-    except Cyclic:
-        pass
-    else:
-        return ordered
-    out: list[Offer] = []
-    for offer in ordered:
-        try:
-            folded(graph, [*(one.group for one in out), offer.group])
-        except Cyclic:
-            continue
-        out.append(offer)
-    return out
+    _, kept = without_circles(graph, [offer.group for offer in ordered])
+    return [offer for offer in ordered if offer.group in kept]

@@ -128,7 +128,6 @@ class Fusing:
         self.found: dict[Graph, TunedKernel | Dropped] = {}
         self.priced: set[Graph] = set()
         self.banned: set[Offer] = set()
-        self.loose: dict[Graph, bool] = {}
         #: whether there was no time to propose all groups
         self.hasty = False
         self.most: dict[Offer, float] = {}
@@ -176,13 +175,16 @@ class Fusing:
             self._propose()
         for at in range(self.rounds, ROUNDS):
             self.rounds, picked = at, self._priced()
+            new: dict[Graph, Subject] = {}
             # the most promising first: time may not suffice for all
-            order = sorted(picked, key=self._worth, reverse=True)
-            new = list(dict.fromkeys(_subject(offer) for offer in order if offer.program not in self.found))
+            for offer in sorted(picked, key=self._worth, reverse=True):
+                if offer.program not in self.found:
+                    weights = tuple(arg.constant for arg in offer.fold.kernel.args)
+                    new.setdefault(offer.program, Subject(offer.program, weights))
             if not new or self.trials.until.over:
                 self.late = self.late or bool(new)
                 break
-            self.found.update(self.trials.tried(_first(new), self.brief))
+            self.found.update(self.trials.tried(new.values(), self.brief))
             self._split(picked)
             self._relate()
         if not self.brief:
@@ -317,17 +319,9 @@ class Fusing:
         if offer.program in self.written:
             # a kernel was written for just this
             return max(price - seconds, HOPED_OF_WRITTEN * price, SAVED_SECONDS)
-        if self._loose(offer):
+        if any(profile and profile.loose for profile in map(self.profiles.of, offer.group.nodes)):
             seconds *= LOOSE
         return price - seconds if price - seconds > max(SAVED_SECONDS, SAVED_SHARE * price) else 0.0
-
-    def _loose(self, offer: Offer) -> bool:
-        """Return whether a kernel has a product that fills no runtime's blocks."""
-        found = self.loose.get(offer.program)
-        if found is None:
-            profiles = map(self.profiles.of, offer.group.nodes)
-            found = self.loose[offer.program] = any(profile is not None and profile.loose for profile in profiles)
-        return found
 
     def _measured(self, offer: Offer) -> float:
         """The measured saving of an offer: of the nodes' price in the graph, and of their time by themselves."""
@@ -360,11 +354,8 @@ class Fusing:
         places: dict[Graph, list[Offer]] = {}
         for offer in picked:
             places.setdefault(offer.program, []).append(offer)
-        kept = []
-        for program, own in places.items():
-            found = self.found[program]
-            assert isinstance(found, TunedKernel)
-            kept.append(KeptKernel(found, len(own), sum(map(self._measured, own))))
+        tuned = {program: one for program in places if isinstance(one := self.found[program], TunedKernel)}
+        kept = [KeptKernel(tuned[program], len(own), sum(map(self._measured, own))) for program, own in places.items()]
         kept.sort(key=lambda one: -one.saving)
         most = self.trials.compiled_in(self.until.left())
         dropped = tuple(one for one in self.found.values() if isinstance(one, Dropped))
@@ -374,33 +365,8 @@ class Fusing:
         library = self.trials.library([one.tried for one in kept], self.until.left()) if kept else None
         if not library:
             return Fused((), None, story)
-        built = [o for o in picked if self._name(o) in library.kernels]
-        clearly = [o for o in built if self._ratio(o) >= CLEARLY_FASTER]
+        built = [offer for offer in picked if tuned[offer.program].name in library.kernels]
+        clearly = [offer for offer in built if tuned[offer.program].ratio >= CLEARLY_FASTER]
         graphs = [folded(self.graph, [offer.group for offer in some]) for some in (built, clearly) if some]
-        spent = {
-            node: one.kernel
-            for o in built
-            if isinstance(one := self.found[o.program], TunedKernel)
-            for node in o.group.nodes
-        }
+        spent = {node: tuned[offer.program].kernel for offer in built for node in offer.group.nodes}
         return Fused(tuple(dict.fromkeys(graphs)), library, story, spent)
-
-    def _name(self, offer: Offer) -> str:
-        found = self.found[offer.program]
-        return found.name if isinstance(found, TunedKernel) else ""
-
-    def _ratio(self, offer: Offer) -> float:
-        found = self.found[offer.program]
-        return found.ratio if isinstance(found, TunedKernel) else 0.0
-
-
-def _subject(offer: Offer) -> Subject:
-    return Subject(offer.program, tuple(arg.constant for arg in offer.fold.kernel.args))
-
-
-def _first(subjects: Sequence[Subject]) -> list[Subject]:
-    """The first of those with the same program, in their order."""
-    found: dict[Graph, Subject] = {}
-    for subject in subjects:
-        found.setdefault(subject.program, subject)
-    return list(found.values())

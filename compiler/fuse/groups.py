@@ -74,9 +74,8 @@ class Neighbours:
             for arg in dict.fromkeys(node.args):
                 if arg.node in self.rank:
                     self.used.setdefault(arg, []).append(node)
-            for below in dict.fromkeys(arg.node for arg in node.args):
-                if below in self.rank:
-                    self.users[below].append(node)
+            for below in self.args(node):
+                self.users[below].append(node)
         self.final = {value for value in graph.outputs if value.node in self.rank}
 
     def args(self, node: Node) -> list[Node]:
@@ -149,8 +148,7 @@ def proposals(
     for products in (False, True):
         for nodes in _largest(around, profiles, limits, products):
             for part in _parts(nodes, around, profiles, limits):
-                if part.nodes not in found:
-                    found[part.nodes] = part
+                found.setdefault(part.nodes, part)
                 if until.over:
                     break
     yield from sorted(found.values(), key=lambda group: -len(group.nodes))
@@ -219,13 +217,8 @@ def join(members: dict[T, list[T]], a: T, b: T) -> None:
 
 def _parts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: GroupLimits) -> Iterator[NodeGroup]:
     """A set of nodes and its cuts, as groups that keep to the limits."""
-    done: set[tuple[Node, ...]] = set()
     for part in _cuts(nodes, around, profiles, limits):
         for piece in around.connected(_trimmed(part, around, profiles)):
-            key = tuple(piece)
-            if key in done or not piece:
-                continue
-            done.add(key)
             group = around.group(piece)
             if len(group.outputs) <= limits.results and len(group.arguments) <= limits.arguments:
                 yield group
@@ -241,7 +234,7 @@ def _cuts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: Gro
         yield piece
         if len(piece) == 1:
             continue
-        hard = _hard(piece, around, profiles)
+        hard = _hard(piece, profiles)
         # no value is looked at from elsewhere within a part
         yield from _between(piece, hard, around)
         for node in list(dict.fromkeys(node for _, node in hard))[: limits.cuts]:
@@ -258,16 +251,16 @@ def _cuts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: Gro
                 yield [node for node in piece if node not in heads]
 
 
-def _hard(piece: Sequence[Node], around: Neighbours, profiles: Profiles) -> list[tuple[Node, Node]]:
+def _hard(piece: Sequence[Node], profiles: Profiles) -> list[tuple[Node, Node]]:
     """Edges at which the upper node looks at other positions of the lower one's values than its own."""
     own = set(piece)
-    out = []
-    for node in piece:
-        profile = profiles.of(node)
-        for arg, reach in zip(node.args, profile.reach if profile else (), strict=False):
-            if arg.node in own and reach > Reach.OWN:
-                out.append((arg.node, node))
-    return out
+    return [
+        (arg.node, node)
+        for node in piece
+        if (profile := profiles.of(node))
+        for arg, reach in zip(node.args, profile.reach, strict=False)
+        if arg.node in own and reach > Reach.OWN
+    ]
 
 
 def _between(piece: Sequence[Node], hard: Collection[tuple[Node, Node]], around: Neighbours) -> Iterator[list[Node]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 
 from dslc.cost.samples import shown_attribute
 from dslc.fuse.groups import NodeGroup, inside
@@ -19,7 +20,7 @@ from dslc.ir.graph import (
     Values,
     input_value,
     kernel_value,
-    nodes_of,
+    rebuild,
     unfolded,
     with_args,
 )
@@ -124,56 +125,52 @@ def folded(graph: Graph, groups: Sequence[NodeGroup]) -> Graph:
     Raises:
         Cyclic: groups depend on each other.
     """
-    unit: dict[Node, NodeGroup] = {node: group for group in groups for node in group.nodes}
-    folds = {id(group): fold_of(group) for group in groups}
+    folds = {node: fold for group in groups for fold in [fold_of(group)] for node in group.nodes}
+    below: dict[Node | Fold, list[Node | Fold]] = {}
+    waiting: list[Node | Fold] = [folds.get(value.node, value.node) for value in graph.outputs]
+    while waiting:
+        at = waiting.pop()
+        if at not in below:
+            below[at] = [folds.get(arg.node, arg.node) for arg in _folded_at(at)[1].args]
+            waiting += below[at]
     new: dict[Value, Value] = {}
-
-    def below(at: Node | NodeGroup) -> list[Node | NodeGroup]:
-        args = folds[id(at)].kernel.args if isinstance(at, NodeGroup) else at.args
-        return list(dict.fromkeys(unit.get(arg.node, arg.node) for arg in args))
-
-    for at in _units([unit.get(value.node, value.node) for value in graph.outputs], below):
-        if isinstance(at, NodeGroup):
-            fold = folds[id(at)]
-            new.update(zip(fold.old, with_args(fold.kernel, tuple(new[arg] for arg in fold.kernel.args)), strict=True))
-        else:
-            new.update(zip(at.values, with_args(at, tuple(new[arg] for arg in at.args)), strict=True))
+    try:
+        for at in TopologicalSorter(below).static_order():
+            old, node = _folded_at(at)
+            new.update(zip(old, with_args(node, tuple(new[arg] for arg in node.args)), strict=True))
+    except CycleError:
+        raise Cyclic from None
     return Graph(graph.inputs, tuple(new[value] for value in graph.outputs))
 
 
-def _units(roots: Sequence[Node | NodeGroup], below: Any) -> list[Node | NodeGroup]:
-    """Nodes and groups below the roots, arguments first. Raises Cyclic."""
-    out: list[Node | NodeGroup] = []
-    state: dict[int, bool] = {}
-    for root in roots:
-        stack: list[tuple[Node | NodeGroup, list[Node | NodeGroup]]] = []
-        if id(root) not in state:
-            state[id(root)] = False
-            stack.append((root, below(root)))
-        while stack:
-            at, left = stack[-1]
-            if left:
-                each = left.pop()
-                if state.get(id(each)) is False:
-                    raise Cyclic
-                if id(each) not in state:
-                    state[id(each)] = False
-                    stack.append((each, below(each)))
-            else:
-                state[id(at)] = True
-                out.append(at)
-                stack.pop()
-    return out
+def _folded_at(at: Node | Fold) -> tuple[Values, Node]:
+    """Values of a graph, and the node that computes them."""
+    return (at.old, at.kernel) if isinstance(at, Fold) else (at.values, at)
 
 
 def unfold(graph: Graph) -> Graph:
     """The graph without kernel nodes: what they mean in their place."""
-    new: dict[Value, Value] = {}
-    for node in nodes_of(graph.outputs):
-        args = tuple(new[arg] for arg in node.args)
-        values = unfolded(node, args) if isinstance(node, Kernel) else with_args(node, args)
-        new.update(zip(node.values, values, strict=True))
-    return Graph(graph.inputs, tuple(new[value] for value in graph.outputs))
+
+    def step(node: Node, args: Values) -> Values:
+        return unfolded(node, args) if isinstance(node, Kernel) else with_args(node, args)
+
+    return Graph(graph.inputs, rebuild(graph.outputs, step))
+
+
+def without_circles(
+    graph: Graph, groups: Sequence[NodeGroup], kept: Sequence[NodeGroup] = ()
+) -> tuple[Graph, list[NodeGroup]]:
+    """The graph with kept groups, and further ones in their order but for those that would make a circle; and which these are."""
+    own = [*kept, *groups]
+    try:
+        return folded(graph, own), own
+    except Cyclic:
+        own = list(kept)
+    for group in groups:
+        with suppress(Cyclic):
+            folded(graph, [*own, group])
+            own.append(group)
+    return folded(graph, own), own
 
 
 def kernels(graph: Graph) -> Mapping[Graph, list[Kernel]]:

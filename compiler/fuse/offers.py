@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from math import inf, isfinite
 
 from dslc.cost.evaluation import Evaluation
@@ -94,11 +95,9 @@ class OfferPrices:
         if not profile or profile.view:
             return VIEW
         key = self.costs.keys.number(node)
-        found = self._alone.get(key)
-        if found is None:
-            alone = self.kernel(fold_of(NodeGroup((node,), tuple(value for value in node.values))))
-            found = self._alone[key] = alone
-        return found
+        if key not in self._alone:
+            self._alone[key] = self.kernel(fold_of(NodeGroup((node,), node.values)))
+        return self._alone[key]
 
     def _price(self, nodes: Sequence[Node]) -> float:
         """Price the nodes by the time that the runtime saves without them.
@@ -114,15 +113,13 @@ class OfferPrices:
 
 def _rest(group: Together, gone: Collection[Node]) -> list[Together]:
     """Split the remaining nodes of a group that runs together into runs of neighbours."""
-    out: list[list[int]] = []
-    for k, node in enumerate(group.nodes):
-        if node in gone:
-            continue
-        if out and out[-1][-1] == k - 1:
-            out[-1].append(k)
-        else:
-            out.append([k])
-    return [Together(tuple(group.nodes[k] for k in run), tuple(group.args[k] for k in run)) for run in out]
+    runs = groupby(zip(group.nodes, group.args, strict=True), lambda one: one[0] in gone)
+    out: list[Together] = []
+    for is_gone, run in runs:
+        if not is_gone:
+            nodes, args = zip(*run, strict=True)
+            out.append(Together(nodes, args))
+    return out
 
 
 BEHIND = 6  #: nodes behind one that has a form
@@ -134,9 +131,8 @@ def formed(
 ) -> Iterator[Iterator[NodeGroup]]:
     """For every node with a form a chain of groups: the node alone, and with one to a few nodes behind it."""
     for node in around.nodes:
-        if not isinstance(node, Call) or not has_form(rules, fold_of(around.group([node])).kernel.group, strict):
-            continue
-        yield _chain(node, around, limits, profiles)
+        if isinstance(node, Call) and has_form(rules, fold_of(around.group([node])).kernel.group, strict):
+            yield _chain(node, around, limits, profiles)
 
 
 def _chain(node: Node, around: Neighbours, limits: GroupLimits, profiles: Profiles) -> Iterator[NodeGroup]:

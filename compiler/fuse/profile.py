@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from math import prod
 
@@ -20,8 +20,6 @@ from dslc.ir.graph import (
     Node,
     Scope,
     ScopeNode,
-    Value,
-    Values,
     input_value,
     nodes_of,
     with_args,
@@ -181,32 +179,30 @@ class _Counting:
             return sum(self.count(part, times, bound) for part in node.children)
         if isinstance(node, Reduce):
             return self._reduce(node, bound)
-        if not isinstance(node, Apply) or all(arg.integral for arg in node.args):
+        if all(arg.integral for arg in node.args):
             return 0.0
         below_all = sum(self.count(arg, times, bound) for arg in node.args)
-        placed = node.name == "select" and not node.args[0].reads
-        if placed or node.name in {"and", "or", "not"} or node.name.startswith("convert:"):
+        placed = node.op == "select" and not node.args[0].reads
+        if placed or node.op in {"and", "or", "not"} or node.op.startswith("convert:"):
             return below_all
-        own = len(node.args) - 1.0 if node.name in {"+", "*"} else self._weight(node)
+        own = len(node.args) - 1.0 if node.op in {"+", "*"} else self._weight(node)
         return below_all + own * times
 
-    def _weight(self, node: Apply) -> float:
+    def _weight(self, node: Scalar) -> float:
         """One function; a small whole power is a few products, and half of one a root."""
-        power = self._number(node.args[1]) if node.name == "^" else None
+        power = self._number(node.args[1]) if node.op == "^" else None
         if power is None or abs(power) > POWERS or 2 * power != int(2 * power):
-            return WEIGHTS.get(node.name, 1.0)
+            return WEIGHTS.get(node.op, 1.0)
         products = max(abs(int(power)) - 1.0, 0.0)
         return products + WEIGHTS["sqrt"] * (power != int(power)) + WEIGHTS["/"] * (power < 0)
 
     def _number(self, node: Scalar) -> float | None:
         """The number that an expression is, where that is known."""
-        found: Number | None = None
-        if isinstance(node, Num):
-            found = node.value
-        elif isinstance(node, Read) and node.operand < len(self.numbers):
-            found = self.numbers[node.operand]
-        elif isinstance(node, Apply) and node.name.startswith("convert:"):
+        if node.op.startswith("convert:"):
             return self._number(node.args[0])
+        found = node.value if isinstance(node, Num) else None
+        if isinstance(node, Read) and node.operand < len(self.numbers):
+            found = self.numbers[node.operand]
         return None if found is None else float(found)
 
     def _reduce(self, node: Reduce, bound: frozenset[Iter]) -> float:
@@ -274,8 +270,8 @@ class _Counting:
             else:
                 reach = Reach.ANY
         last = next((i for i, s in zip(reversed(node.index), reversed(shape), strict=True) if s != 1), None)
-        inner = {it for it in (self.scope.iters[-1:] or ()) if self.extent[it] > 1}
-        beside = bool(inner) and last is not None and not (inner & last.free) and bool(inner & node.free)
+        inner = {it for it in self.scope.iters[-1:] if self.extent[it] > 1}
+        beside = last is not None and not (inner & last.free) and bool(inner & node.free)
         self.found[node.operand].append(Reading(reach, self._distinct(node), beside))
 
     def _joined(self, found: list[Reading], type: TensorType) -> Reading:
@@ -325,10 +321,9 @@ class Profiles:
         """Count the work of a scope over its operands."""
         numbers = tuple(number_of(arg) for arg in node.args)
         key = (node.scope, tuple(arg.type for arg in node.args), numbers)
-        found = self._works.get(key)
-        if not found:
-            found = self._works[key] = _Counting(node.scope, key[1], self.sizes, numbers).work()
-        return found
+        if key not in self._works:
+            self._works[key] = _Counting(node.scope, key[1], self.sizes, numbers).work()
+        return self._works[key]
 
     def _profile(self, node: Call | ScopeNode) -> Profile | None:
         if isinstance(node, ScopeNode):
@@ -339,16 +334,15 @@ class Profiles:
             except (Mismatch, EvalError, DslcError, ValueError):
                 return None
             params, outputs = instance.params, instance.outputs
-        reach: dict[Value, Reach] = {}
         operations, reuse, window, moves, loose = 0.0, 1.0, 1.0, True, False
-        scopes = list(_below(outputs, params))
+        ends = {param.node for param in params}
+        scopes = [below for below in nodes_of(outputs) if below not in ends]
         if not all(isinstance(below, ScopeNode | Constant | Input) for below in scopes):
             return None
         # backwards: how far the results look into each value, by every way
-        for value in outputs:
-            reach[value] = Reach.OWN
+        reach = dict.fromkeys(outputs, Reach.OWN)
         for below in reversed(scopes):
-            if not isinstance(below, ScopeNode) or below in {param.node for param in params}:
+            if not isinstance(below, ScopeNode):
                 continue
             work = self.work(below)
             operations += work.operations
@@ -370,11 +364,3 @@ class Profiles:
         (static,) = bind_values(with_args(node, cut), self.sizes.named(node))
         found = static.node
         return isinstance(found, Call) and view(self.rules, found, tuple(arg.constant for arg in found.args))
-
-
-def _below(outputs: Values, params: Values) -> Iterator[Node]:
-    """The nodes between parameters and outputs, arguments first."""
-    ends = {param.node for param in params}
-    for node in nodes_of(outputs):
-        if node not in ends:
-            yield node

@@ -17,6 +17,7 @@ import numpy as np
 from dslc.codegen.custom import Filling, Named, NotRendered, custom_kernel
 from dslc.codegen.group import parts_of
 from dslc.codegen.text import KernelText, NotGenerated
+from dslc.cost.fused_groups import matched_nodes
 from dslc.errors import DslcError
 from dslc.fuse.groups import Neighbours, NodeGroup
 from dslc.fuse.kernels import fold_of
@@ -130,12 +131,13 @@ class TemplatesOn(Generic[Text]):
 
     def groups(self, graph: Graph, around: Neighbours) -> Iterator[NodeGroup]:
         """The groups of a graph that some lowering takes."""
-        index = GraphIndex(graph) if self._found else None
+        if not self._found:
+            return
+        index = GraphIndex(graph)
         seen: set[frozenset[Node]] = set()
         for rule in (rule for one in self._found for rule in one.rules):
-            assert index
             for match in find_matches(rule, index, limit=PLACES):
-                nodes = _between(match, around)
+                nodes = matched_nodes(match, around.rank)
                 if nodes and nodes not in seen and around.convex(nodes):
                     seen.add(nodes)
                     group = around.group(nodes)
@@ -149,13 +151,11 @@ class TemplatesOn(Generic[Text]):
 
     def takes(self, program: Graph) -> bool:
         """Return whether some lowering of an expression is for what a program computes."""
-        found = self._taken.get(program)
-        if found is None:
-            found = any(
+        if program not in self._taken:
+            self._taken[program] = any(
                 one.expression is not None and self._order(one.expression, program) is not None for one in self._found
             )
-            self._taken[program] = found
-        return found
+        return self._taken[program]
 
     def texts(self, group: Graph, lowering: str = "") -> Iterator[Written[Text]]:
         """Yield the texts of the lowerings that take a group as a whole, or of one of them."""
@@ -185,11 +185,7 @@ class TemplatesOn(Generic[Text]):
 
     def fits(self, group: Graph) -> bool:
         """Return whether some lowering takes a group as a whole."""
-        if not self._found:
-            return False
-        index = GraphIndex(group)
-        rules = [rule for one in self._found for rule in one.rules]
-        return any(_whole(match, group) for rule in rules for match in find_matches(rule, index)) or self.takes(group)
+        return any(_match_of(one, group) for one in self._found) or self.takes(group)
 
     def instances(self, lowering: str, dtype: DType | None = None, seeds: int = 3) -> Iterator[Graph]:
         """Small programs that a lowering takes, of an element type where that fits: what its kernel is tried with."""
@@ -260,9 +256,18 @@ def instances(
                     break
 
 
+def _match_of(one: _Template, group: Graph) -> Match | None:
+    """A match of a template's lowering that takes all of a group, from its inputs to its outputs."""
+    index, inputs, outputs = GraphIndex(group), set(group.inputs), set(group.outputs)
+    for match in (match for rule in one.rules for match in find_matches(rule, index)):
+        ends = {value for _, value in match.roots}
+        if not match.state.wraps and set(match.state.values.values()) == inputs and ends == outputs:
+            return match
+    return None
+
+
 def _matched(one: _Template, group: Graph) -> Filling | None:
-    index = GraphIndex(group)
-    match = next((match for rule in one.rules for match in find_matches(rule, index) if _whole(match, group)), None)
+    match = _match_of(one, group)
     if not match:
         return None
     declared = [param.name for param in one.definition.syntax.params]
@@ -274,33 +279,6 @@ def _matched(one: _Template, group: Graph) -> Filling | None:
     tensors += [Named(name, where[value], True) for name, value in match.roots]
     values = {name: value for name, value in {**match.names, **match.choice}.items() if _simple(value)}
     return _filling(one, group, tensors, values, environment(match.rule, match.state, match.names))
-
-
-def _between(match: Match, around: Neighbours) -> frozenset[Node]:
-    """The nodes between the tensors of a match and its results; none where a part of a longer associative call was matched."""
-    if match.state.wraps:
-        return frozenset()
-    ends = set(match.state.values.values())
-    inside: set[Node] = set()
-    stack = [value.node for _, value in match.roots]
-    while stack:
-        node = stack.pop()
-        if node in inside:
-            continue
-        if node not in around.rank:
-            return frozenset()
-        inside.add(node)
-        stack += [arg.node for arg in node.args if arg not in ends and not arg.constant]
-    return frozenset(inside)
-
-
-def _whole(match: Match, group: Graph) -> bool:
-    """Return whether a match takes all of a group, from its inputs to its outputs."""
-    return (
-        not match.state.wraps
-        and set(match.state.values.values()) == set(group.inputs)
-        and {value for _, value in match.roots} == set(group.outputs)
-    )
 
 
 def _filling(one: _Template, group: Graph, tensors: Sequence[Named], values: dict[str, Any], env: Env) -> Filling:

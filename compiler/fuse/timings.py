@@ -88,10 +88,9 @@ class ProgramTimer:
 
     def function(self, program: Graph) -> Function:
         """The function of a program. Raises DslcError where ONNX has no words for it."""
-        found = self._functions.get(program)
-        if not found:
-            found = self._functions[program] = function_of(self.rules, program, self.opset)
-        return found
+        if program not in self._functions:
+            self._functions[program] = function_of(self.rules, program, self.opset)
+        return self._functions[program]
 
     def whole(self, program: Graph, weights: tuple[bool, ...], library: Library | None = None, turn: str = "") -> float:
         """Seconds of a program by itself, of which some nodes are kernels of a library; infinite where it does not run.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import INT_MAX, INT_MIN, KINDS, Array, Domain, Kind, fractions
+from dslc.interpret.domain import INT_MAX, INT_MIN, KINDS, Array, Domain, Kind, Shape, fractions
 from dslc.interpret.floats import ARITHMETIC
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
@@ -116,6 +116,14 @@ def same_kind(arrs: Sequence[Arr], domain: Domain, at_least: Kind = "bool") -> t
     return kind, [lift(arr, kind, domain) for arr in arrs]
 
 
+def integers(flat: Sequence[int], shape: Shape) -> Array:
+    """Python's integers as int64 where they all fit, else as objects."""
+    narrow = all(INT_MIN <= item <= INT_MAX for item in flat)
+    out = np.empty(len(flat), dtype=np.int64 if narrow else object)
+    out[:] = flat
+    return out.reshape(shape)
+
+
 def wrapped(data: Array, dtype: DType) -> Array:
     """Integers modulo 2^bits of their type, as int64, or as Python's integers where those are too narrow."""
     low, high = integer_range(dtype)
@@ -123,11 +131,7 @@ def wrapped(data: Array, dtype: DType) -> Array:
         return data
     if data.dtype == object:
         span = 1 << dtype.bytes * 8
-        flat = [(int(item) - low) % span + low for item in data.reshape(-1)]
-        narrow = all(item <= INT_MAX for item in flat)
-        out = np.empty(len(flat), dtype=np.int64 if narrow else object)
-        out[:] = flat
-        return out.reshape(data.shape)
+        return integers([(int(item) - low) % span + low for item in data.reshape(-1)], data.shape)
     if dtype is DType.U64:
         return data.astype(np.uint64).astype(object)
     return data.astype(NUMPY[dtype]).astype(np.int64)

@@ -127,7 +127,7 @@ def check_law(
     """As `check_substitution`, for the laws of a `property`: both sides of each equation at random sizes."""
     found, worst = 0, "field"
     for k, equation in enumerate(law.syntax.laws):
-        if not (isinstance(equation, t.Compare) and equation.ops == ("==",)):
+        if not equation.equated:
             finding = Diagnostic("E0321", "a law is an equation of two tensors", equation.span)
             return CaseOutcome(law.name, False, "uninstantiated", (finding,))
         outcome = check_substitution(
@@ -142,9 +142,9 @@ def check_law(
     return CaseOutcome(law.name, True, worst, (), found)
 
 
-def as_substitution(law: PropertyDef, equation: t.Compare) -> SubstitutionDef:
+def as_substitution(law: PropertyDef, equation: t.Expr) -> SubstitutionDef:
     """`left == right` as the rule `left => right`; names that only the right side uses are drawn with those of the left."""
-    left, right = equation.operands
+    left, right = equation.equated
     span = equation.span
     used = _words((law.syntax.params, equation, *(s for s in law.syntax.statements if not isinstance(s, t.Where))))
     statements = (

@@ -17,7 +17,6 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.run import Feeds, InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DTYPES, DType, float_digits
 from dslc.ir.graph import Constant, Value, Values, nodes_of
-from dslc.ir.scalar import Apply
 from dslc.records import record
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -131,11 +130,7 @@ def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right:
         scopes = expand(rules, (*left, *right))
     except Mismatch:
         return None
-    converted = {
-        DTYPES[part.name.partition(":")[2]]
-        for part in computed(scopes)
-        if isinstance(part, Apply) and part.name.startswith("convert:")
-    }
+    converted = {DTYPES[part.op.partition(":")[2]] for part in computed(scopes) if part.op.startswith("convert:")}
     nodes = nodes_of(scopes)
     constants = {Value(node).type.dtype for node in nodes if isinstance(node, Constant)}
     tolerance = max((_ROUNDED[dtype] for dtype in converted | constants if dtype in _ROUNDED), default=TOLERANCE)

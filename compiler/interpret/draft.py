@@ -306,9 +306,9 @@ class Draft(ABC):
 
     def _draw_list(self, name: str, condition: t.Expr) -> bool:
         """`[N, b, C] == s`: unknown entries of a list are sizes."""
-        if not isinstance(condition, t.Compare) or condition.ops != ("==",):
+        if not condition.equated:
             return False
-        for target, source in (condition.operands, condition.operands[::-1]):
+        for target, source in (condition.equated, condition.equated[::-1]):
             if not (target.bare == name and isinstance(source, t.ListExpr)):
                 continue
             for element in source.elements:

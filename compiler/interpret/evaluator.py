@@ -19,6 +19,7 @@ from dslc.interpret.array import (
     combined,
     contract,
     expand,
+    integers,
     lift,
     normal,
     order,
@@ -35,7 +36,6 @@ from dslc.interpret.functions import (
     convert,
     divide,
     integer_quotient,
-    integers,
     plus,
     power,
 )
@@ -44,7 +44,6 @@ from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import (
-    Apply,
     Iter,
     Num,
     Read,
@@ -145,7 +144,7 @@ def intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[frozen
                 bound = _bound(extent, known)
                 known[it] = max(known.get(it, 0), bound)
             if node.kind == "sum":
-                split = isinstance(node.body, Apply) and any(map(_splits, node.body.args))
+                split = any(map(_splits, node.body.args))
                 passed.update(_joints(node.body, {"*", "+"} if split else {"*"}))
             if node.where:
                 passed.update(_joints(node.where, {"and"}))
@@ -156,7 +155,7 @@ def intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[frozen
 
 def _joints(node: Scalar, names: set[str]) -> Iterator[Scalar]:
     """The products, sums or conjunctions at the top of an expression, which are never computed as a whole."""
-    if isinstance(node, Apply) and node.name in names:
+    if node.op in names:
         yield node
         for arg in node.args:
             yield from _joints(arg, names - {"+"})
@@ -241,7 +240,6 @@ class _Machine:
             return self._table(node, frame)
         if isinstance(node, Sym):
             raise CannotEvaluate(f"the size {node.name} is unknown")
-        assert isinstance(node, Apply)
         return self._apply(node, frame)
 
     def _number(self, node: Num) -> Arr:
@@ -350,7 +348,7 @@ class _Machine:
 
     def _sum(self, body: Scalar, masks: list[Arr], sizes: dict[Iter, int], frame: _Frame) -> Arr:
         domain = self._domain
-        if isinstance(body, Apply) and body.name == "+" and any(map(_splits, body.args)):
+        if body.op == "+" and any(map(_splits, body.args)):
             parts = [self._sum(part, masks, sizes, frame) for part in body.args]
             return plus(self._domain, parts)
         # a product of integers of a type is one, also where a factor is a fraction
@@ -385,7 +383,7 @@ class _Machine:
         data = self._domain.select(test, then, otherwise) if a.kind == "val" else np.where(test, then, otherwise)
         return Arr(normal(data, a.kind, self._domain), axes, a.kind)
 
-    def _select(self, node: Apply, frame: _Frame) -> Arr:
+    def _select(self, node: Scalar, frame: _Frame) -> Arr:
         condition = as_kind(self._looked_at(node.args[0], frame), "bool", self._domain)
         data = condition.data
         if data.dtype == bool and data.size:
@@ -402,7 +400,7 @@ class _Machine:
         _, (a, b) = same_kind(branches, self._domain)
         return self._choose(condition, a, b)
 
-    def _runs(self, node: Apply, frame: _Frame, condition: Arr, bounds: list[int]) -> Arr:
+    def _runs(self, node: Scalar, frame: _Frame, condition: Arr, bounds: list[int]) -> Arr:
         """The condition holds on intervals of one iterator: each branch is evaluated on its own intervals only."""
         it = condition.axes[0]
         start = frame.ranges[it][0]
@@ -422,11 +420,11 @@ class _Machine:
         ]
         return Arr(np.concatenate(views, axis=at), axes, kind)
 
-    def _apply(self, node: Apply, frame: _Frame) -> Arr:
-        name = node.name
+    def _apply(self, node: Scalar, frame: _Frame) -> Arr:
+        name = node.op
         if name == "select":
             return self._select(node, frame)
-        if name in {"trunc", "floor", "ceil"} and isinstance(node.args[0], Apply) and node.args[0].name == "/":
+        if name in {"trunc", "floor", "ceil"} and node.args[0].op == "/":
             parts = [self._looked_at(arg, frame) for arg in node.args[0].args]
             if all(part.kind in {"int", "bool"} for part in parts):
                 # between integer tensors `/` itself is cut towards zero
@@ -459,16 +457,16 @@ class _Machine:
 
 def _factors(body: Scalar) -> list[Scalar]:
     """The factors of a product; a division by what is no number becomes a factor too."""
-    if isinstance(body, Apply) and body.name == "*":
+    if body.op == "*":
         return [part for arg in body.args for part in _factors(arg)]
-    if isinstance(body, Apply) and body.name == "/" and _splits(body.args[0]):
+    if body.op == "/" and _splits(body.args[0]):
         return [*_factors(body.args[0]), raw_apply("/", num(1), body.args[1])]
     return [body]
 
 
 def _splits(part: Scalar) -> bool:
     """Return whether a summand is a product that is better summed as a product of matrices."""
-    return isinstance(part, Apply) and part.name == "*" and sum(not isinstance(arg, Num) for arg in part.args) > 1
+    return part.op == "*" and sum(not isinstance(arg, Num) for arg in part.args) > 1
 
 
 def _flatten(values: tuple[Any, ...]) -> tuple[tuple[int, ...], list[Any]]:
@@ -496,14 +494,14 @@ def _number(node: Scalar) -> int | None:
 
 def _parts(node: Scalar) -> tuple[Iter, int, int | None] | None:
     """`i // a % b` as (i, a, a * b); without `%` the last is None."""
-    if not isinstance(node, Apply) or node.name not in {"//", "%"}:
+    if node.op not in {"//", "%"}:
         return None
     inner, divisor = node.args[0], _number(node.args[1])
     if divisor is None:
         return None
     if isinstance(inner, Iter):
-        return (inner, divisor, None) if node.name == "//" else (inner, 1, divisor)
-    if node.name == "%" and isinstance(inner, Apply) and inner.name == "//" and isinstance(inner.args[0], Iter):
+        return (inner, divisor, None) if node.op == "//" else (inner, 1, divisor)
+    if node.op == "%" and inner.op == "//" and isinstance(inner.args[0], Iter):
         below = _number(inner.args[1])
         return None if below is None else (inner.args[0], below, below * divisor)
     return None

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.array import Arr, align, combined, joint_kind, lift, normal, same_kind, wrapped
-from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain, Kind, Redraw, Shape
+from dslc.interpret.array import Arr, align, combined, integers, joint_kind, lift, normal, same_kind, wrapped
+from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain, Kind, Redraw
 from dslc.interpret.floats import COMPARE, FUNCTIONS, WHOLE
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DTYPES, DType, float_digits, holds, integer_range
@@ -39,14 +39,6 @@ def truncated(data: Array) -> Array:
     """Fractions cut towards zero; infinities are the ends of int64."""
     flat = [INT_MAX if item == np.inf else INT_MIN if item == -np.inf else int(item) for item in data.reshape(-1)]
     return integers(flat, data.shape)
-
-
-def integers(flat: Sequence[int], shape: Shape) -> Array:
-    """Python's integers as int64 where they all fit, else as objects."""
-    narrow = all(INT_MIN <= item <= INT_MAX for item in flat)
-    out = np.empty(len(flat), dtype=np.int64 if narrow else object)
-    out[:] = flat
-    return out.reshape(shape)
 
 
 def plus(domain: Domain, args: Sequence[Arr]) -> Arr:

@@ -151,7 +151,7 @@ class _Random(Draft):
             except Mismatch as problem:
                 if problem.kind is not MismatchKind.UNBOUND:
                     raise Rejected(problem.reason) from None
-                if problem.unknown and not (isinstance(condition, t.Compare) and condition.ops == ("==",)):
+                if problem.unknown and not condition.equated:
                     self.waits[number] = problem.unknown
             else:
                 self.waits[number] = ""
@@ -458,4 +458,4 @@ def _conditions(sub: SubstitutionDef) -> list[t.Call]:
 
 
 def _names(call: t.Call) -> list[str]:
-    return [arg.id for arg in call.args if isinstance(arg, t.Name)]
+    return [arg.bare for arg in call.args if arg.bare]

@@ -15,11 +15,11 @@ from dslc.mutate.problem import MutationProblem, applied, digits, extents_of, is
 from dslc.records import record
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import expand
-from dslc.semantics.library import Rules, rules_cache
+from dslc.semantics.library import Rules
 from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
 
-DERIVED = 1  #: attributes that may be off what the region has, and off their defaults
+DERIVED_AT_ONCE = 1  #: attributes that may be off what the region has, and off their defaults
 FACTORS: tuple[int, ...] = (2, 4)  #: factors of what does not divide, beside those of the attributes
 WINDOW = 7  #: sizes up to this are windows, from which paddings are taken
 REPEATED = 16  #: how often a tensor is repeated, at most
@@ -56,11 +56,14 @@ class CoreNumbers:
         return found
 
     @cached_property
+    def numbers(self) -> frozenset[int]:
+        """The numbers in attributes, of lists those that are in them."""
+        return frozenset(n for values in self.own.values() for value in values for n in _integers(value))
+
+    @cached_property
     def steps(self) -> tuple[int, ...]:
         """The numbers of attributes that may be what windows step by."""
-        return tuple(
-            sorted({n for values in self.own.values() for value in values for n in _integers(value) if 1 < n <= WINDOW})
-        )
+        return tuple(sorted({n for n in self.numbers if 1 < n <= WINDOW}))
 
     @cached_property
     def factors(self) -> tuple[int, ...]:
@@ -106,9 +109,8 @@ class CoreNumbers:
 
     @cached_property
     def integers(self) -> tuple[int, ...]:
-        found = {n for values in self.own.values() for value in values for n in _integers(value)}
         sizes = {size for shape in self.problem.small_inputs for size in shape if size > 1}
-        return tuple(sorted({1, 2} | found | sizes))
+        return tuple(sorted({1, 2} | self.numbers | sizes))
 
 
 def _integers(value: Any) -> list[int]:
@@ -119,14 +121,10 @@ def _integers(value: Any) -> list[int]:
 
 def operators(rules: Rules) -> tuple[OperatorDef, ...]:
     """Candidates for a mutant: operators of one result that ONNX has a node for; linearity is asked of instances."""
-    cache = rules_cache(rules, "operators of mutants")
-    found: tuple[OperatorDef, ...] | None = cache.get("")
-    if found is None:
-        found = cache[""] = tuple(
-            op for op in rules.operators.values()
-            if op.syntax.params and len(op.syntax.outputs) == 1 and any(isinstance(one, t.OnnxMap) for one in op.syntax.statements)
-        )  # fmt: skip
-    return found
+    return tuple(
+        op for op in rules.operators.values()
+        if op.syntax.params and len(op.syntax.outputs) == 1 and any(isinstance(one, t.OnnxMap) for one in op.syntax.statements)
+    )  # fmt: skip
 
 
 def arity(op: OperatorDef) -> int:
@@ -134,7 +132,7 @@ def arity(op: OperatorDef) -> int:
     return sum(param.default is None for param in op.syntax.params)
 
 
-def choices(op: OperatorDef, numbers: CoreNumbers, most: int = DERIVED) -> Iterator[Core]:
+def choices(op: OperatorDef, numbers: CoreNumbers, most: int = DERIVED_AT_ONCE) -> Iterator[Core]:
     """An operator with each choice of attributes: as in the region, by default, and a few others, `most` of them at once."""
     options = []
     for attr in op.attrs:

@@ -24,8 +24,7 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Node, Scope, ScopeNode, Value, Values, rebuild, replace, scope_value, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
-from dslc.ir.scopes import inline
-from dslc.mutate.images import Slide, batch_of, everything, part, slides_of, slides_of_call
+from dslc.mutate.images import Slide, batch_of, everything, inlined, part, slides_of, slides_of_call
 from dslc.mutate.problem import expanded, shape_of
 from dslc.prove.strided import Box
 from dslc.records import record
@@ -110,7 +109,7 @@ def _with_layouts(rules: Rules, mutant: Value) -> Value:
                 scope
                 and isinstance(scope.node, ScopeNode)
                 and not any(isinstance(arg.node, ScopeNode) for arg in scope.node.args)
-                and not _computes(scope)
+                and not scope.node.scope.body.binds
             ):
                 return replace((scope,), dict(zip(holes, args, strict=True)))
         return with_args(node, args)
@@ -315,15 +314,4 @@ def _cut(result: Value, type: TensorType, moved: Mapping[int, int]) -> Value:
 
 def _looked_up(value: Value) -> Value:
     """A scope with what it looks up, and what that looks up, in it."""
-    while isinstance(value.node, ScopeNode):
-        below = [k for k, arg in enumerate(value.node.args) if isinstance(arg.node, ScopeNode) and not _computes(arg)]
-        if not below:
-            break
-        value = inline(value, below[0])
-    return value
-
-
-def _computes(value: Value) -> bool:
-    """Return whether a scope does more than choose what it reads."""
-    assert isinstance(value.node, ScopeNode)
-    return value.node.scope.body.binds
+    return inlined(value, lambda node: not node.scope.body.binds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.ir.dtype import TensorType
@@ -20,11 +20,17 @@ from dslc.semantics.library import Rules
 def whole(rules: Rules, old: Value) -> Value:
     """A region as one expression, so that a guard computes what it asks for and nothing else."""
     (value,) = expand(rules, (old,))
+    return inlined(value, lambda _: True)
+
+
+def inlined(value: Value, wanted: Callable[[ScopeNode], bool]) -> Value:
+    """A scope with those that it reads, and that these read, in it, as far as they are wanted."""
     while isinstance(value.node, ScopeNode):
-        below = [arg for arg in value.node.args if isinstance(arg.node, ScopeNode)]
-        if not below:
+        args = enumerate(value.node.args)
+        place = next((k for k, arg in args if isinstance(arg.node, ScopeNode) and wanted(arg.node)), None)
+        if place is None:
             break
-        value = inline(value, value.node.args.index(below[0]))
+        value = inline(value, place)
     return value
 
 

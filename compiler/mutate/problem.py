@@ -14,6 +14,7 @@ from typing import Any
 from dslc.analysis.counts import known_flops
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.linearity import linear_classes
+from dslc.analysis.narrowing import unit_positions
 from dslc.derivation.programs import calls_of
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
@@ -266,8 +267,7 @@ def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> boo
         return False
     scope = made.node.scope
     names = [node.args[holes[arg]] if arg in holes else None for arg in made.node.args]
-    ones: dict[Iter, Scalar] = {it: num(0) for it, extent in scope.ranges if extent == 1}
-    body = substitute(scope.body, ones)
+    body = substitute(scope.body, unit_positions(scope))
     where: dict[Scalar, list[_Axis]] = {}
     loose: set[Scalar] = set()
     for part in walk(body):

@@ -27,8 +27,18 @@ from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Value
 from dslc.ir.normal import Normalizer
-from dslc.mutate.cores import DERIVED as CORES_DERIVED
-from dslc.mutate.cores import Core, CoreNumbers, Place, arity, choices, instance, is_linear, operators, together
+from dslc.mutate.cores import (
+    DERIVED_AT_ONCE,
+    Core,
+    CoreNumbers,
+    Place,
+    arity,
+    choices,
+    instance,
+    is_linear,
+    operators,
+    together,
+)  # fmt: skip
 from dslc.mutate.layouts import Layout, Shape, gathered, identity, inverse, whole_first
 from dslc.mutate.mutant import (
     OPTIONS,
@@ -238,7 +248,7 @@ class _Search:
         key = (self._plain, ranks)
         if key not in self._operators:
             if self._plain not in self._choices:
-                most = 0 if self._plain else CORES_DERIVED
+                most = 0 if self._plain else DERIVED_AT_ONCE
                 self._choices[self._plain] = [
                     (op.name, arity(op), list(choices(op, self.numbers, most))) for op in operators(self.rules)
                 ]

@@ -250,13 +250,13 @@ def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> ValuesByPlace | No
             later.append((t.Name(pattern.name, span=pattern.span), number_list(view, value)))
 
     def named(expr: t.Expr, present: bool, value: Any) -> bool:
-        if not isinstance(expr, t.Name) or expr.id not in declared:
+        if expr.bare not in declared:
             return False
-        default = declared_default(rules, op, declared[expr.id]) if isinstance(value, float) else None
+        default = declared_default(rules, op, declared[expr.bare]) if isinstance(value, float) else None
         # a default may be written with more digits than a 32-bit float of the file has
         usual = isinstance(default, int | float | Fraction) and np.float32(float(default)) == np.float32(value)
         if present and not usual:
-            bind(expr.id, value)
+            bind(expr.bare, value)
         return True
 
     _bind_entries(clause, view, Env(op.module, rules), later, named, bind)
@@ -342,7 +342,7 @@ def names_in_types(clause: OnnxClause) -> frozenset[str]:
     types = [param.type for param in clause.inputs if isinstance(param, t.Param) and param.type]
     own = [type for type in types if type.name not in ATTRIBUTE_TYPES]
     dims = (part for type in own for dim in type.dims or () for part in t.walk(dim))
-    return frozenset(type.name for type in own) | {part.id for part in dims if isinstance(part, t.Name)}
+    return frozenset(type.name for type in own) | {part.bare for part in dims if part.bare}
 
 
 def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> ValuesByPlace | None:

@@ -20,13 +20,13 @@ from dslc.errors import DslcError
 from dslc.ir.constants import NUMPY, clamped
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Call, Constant, ScopeNode, Value, with_args
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, table
+from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, table
 from dslc.records import record
 from dslc.semantics.apply import apply as application
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-ELEMENTS = 128  #: elements of a tensor; larger ones are not followed
+KNOWN_ELEMENTS = 128  #: elements of a tensor; larger ones are not followed
 WORK = 20_000  #: nodes that are looked at for one value
 
 Items = tuple[Any, ...]
@@ -63,7 +63,7 @@ class KnownValues:
         if not value.known:
             return None
         shape = static_shape(value.type)
-        if shape is None or math.prod(shape) > ELEMENTS:
+        if shape is None or math.prod(shape) > KNOWN_ELEMENTS:
             return None
         node = value.node
         if isinstance(node, Constant):
@@ -111,7 +111,7 @@ def _scope(node: ScopeNode, args: list[Items]) -> Items:
     if not all(isinstance(e, int) for e in extents):
         raise Unknown
     sizes = [int(e) for e in extents]  # type: ignore[arg-type]
-    if math.prod(sizes) > ELEMENTS * 8:
+    if math.prod(sizes) > KNOWN_ELEMENTS * 8:
         raise Unknown
     operands = [(arg.type.shape, items) for arg, items in zip(node.args, args, strict=True)]
     out = []
@@ -172,28 +172,24 @@ class _Evaluator:
             return table(node.values, tuple(map(self.go, node.index)))
         if isinstance(node, Reduce):
             return self._reduce(node)
-        assert isinstance(node, Apply)
-        if node.name == "select":
-            condition = self.go(node.args[0])
-            if isinstance(condition, Num):
-                return self.go(node.args[1] if condition.value else node.args[2])
-            raise Unknown
+        if node.op == "select":
+            return self.go(node.args[1] if self._number(node.args[0]) else node.args[2])
         args = [self.go(arg) for arg in node.args]
-        if node.name.startswith("convert:"):
-            return as_scalar(rounded_or_cut(args[0], DTYPES[node.name.removeprefix("convert:")]))
-        return decided(apply(node.name, *args))
+        if node.op.startswith("convert:"):
+            return as_scalar(rounded_or_cut(args[0], DTYPES[node.op.removeprefix("convert:")]))
+        return decided(apply(node.op, *args))
 
-    def _position(self, node: Scalar) -> int:
+    def _number(self, node: Scalar) -> Any:
         found = self.go(node)
         if not isinstance(found, Num):
             raise Unknown
-        return int(found.value)
+        return found.value
 
     def _read(self, node: Read) -> Scalar:
         shape, items = self._operands[node.operand]
         at = 0
         for index, size in zip(node.index, shape, strict=True):
-            position = self._position(index)
+            position = int(self._number(index))
             if not isinstance(size, int):
                 raise Unknown
             if not 0 <= position < size:
@@ -204,27 +200,19 @@ class _Evaluator:
         return as_scalar(items[at])
 
     def _reduce(self, node: Reduce) -> Scalar:
-        values: list[Scalar] = []
-        self._collect(node, 0, values)
         name, start = _FOLDS[node.kind]
         result: Scalar = num(start)
-        for value in values:
+        for value in self._terms(node, 0):
             result = apply(name, result, value)
         return decided(result)
 
-    def _collect(self, node: Reduce, depth: int, out: list[Scalar]) -> None:
-        if depth == len(node.iters):
-            if node.where:
-                holds = self.go(node.where)
-                if not isinstance(holds, Num):
-                    raise Unknown
-                if not holds.value:
-                    return
-            out.append(self.go(node.body))
-            return
-        for position in range(self._position(node.extents[depth])):
-            self._iters[node.iters[depth].name] = position
-            self._collect(node, depth + 1, out)
+    def _terms(self, node: Reduce, depth: int) -> Iterator[Scalar]:
+        if depth < len(node.iters):
+            for position in range(int(self._number(node.extents[depth]))):
+                self._iters[node.iters[depth].name] = position
+                yield from self._terms(node, depth + 1)
+        elif not node.where or self._number(node.where):
+            yield self.go(node.body)
 
 
 def rounded_or_cut(value: Scalar, dtype: DType) -> Any:
@@ -242,13 +230,13 @@ def rounded_or_cut(value: Scalar, dtype: DType) -> Any:
 
 def decided(value: Scalar) -> Scalar:
     """Rounded quotients of sizes as whole divisions."""
-    return _floor_of(value) if isinstance(value, Apply) and value.name in {"trunc", "floor"} else value
+    return _floor_of(value) if value.op in {"trunc", "floor"} else value
 
 
 def least(value: Scalar) -> Any:
     """A lower bound of a linear expression over sizes, which are never negative."""
     total: Any = 0
-    for part in value.args if isinstance(value, Apply) and value.name == "+" else (value,):
+    for part in value.args if value.op == "+" else (value,):
         if isinstance(part, Num):
             total += part.value
         elif not part.integral or _coefficient(part) < 0:
@@ -257,24 +245,24 @@ def least(value: Scalar) -> Any:
 
 
 def _coefficient(part: Scalar) -> Any:
-    first = part.args[0] if isinstance(part, Apply) and part.name == "*" else None
+    first = part.args[0] if part.op == "*" else None
     return first.value if isinstance(first, Num) else 1
 
 
-def _floor_of(value: Apply) -> Scalar:
+def _floor_of(value: Scalar) -> Scalar:
     inner = value.args[0]
-    parts = inner.args if isinstance(inner, Apply) and inner.name == "+" else (inner,)
+    parts = inner.args if inner.op == "+" else (inner,)
     bottom = 1
     for part in parts:
-        first = part.args[0] if isinstance(part, Apply) and part.name == "*" else part
+        first = part.args[0] if part.op == "*" else part
         if isinstance(first, Num) and isinstance(first.value, Fraction):
             bottom = math.lcm(bottom, first.value.denominator)
     if bottom == 1:
         return inner if inner.integral else value
     top = apply("*", num(bottom), inner)
-    if isinstance(inner, Apply) and inner.name == "+":
+    if inner.op == "+":
         top = apply("+", *(apply("*", num(bottom), part) for part in parts))
-    if not top.integral or (value.name == "trunc" and (least(top) is None or least(top) < 0)):
+    if not top.integral or (value.op == "trunc" and ((low := least(top)) is None or low < 0)):
         return value
     return apply("//", top, num(bottom))
 

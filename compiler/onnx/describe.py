@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType
@@ -28,7 +28,7 @@ NUMBERS = 8  #: attributes of so many numbers are written out
 def pictured(model: ModelProto) -> Picture:
     """The nodes of a model's main graph; constants are weights, and not drawn."""
     weights = {tensor.name for tensor in model.graph.initializer}
-    held = [node for node in model.graph.node if node.op_type == "Constant" and node.domain in {"", "ai.onnx"}]
+    held = _constants(model.graph)
     weights.update(name for node in held for name in node.output)
     known = set(map(id, held))
     nodes = tuple(_drawn(node, weights) for node in model.graph.node if id(node) not in known)
@@ -61,24 +61,8 @@ def compared(
         named = [short[part] for part in node.name.split("/") if part in short]
         return replace(node, rules=node.rules or tuple(named[-1:]), changed=True)
 
-    kept = _with_what_is_above(tuple(map(left, before.nodes, first)))
-    return replace(before, nodes=kept), replace(after, nodes=tuple(map(right, after.nodes, second)))
-
-
-def _with_what_is_above(nodes: tuple[DrawnNode, ...]) -> tuple[DrawnNode, ...]:
-    """Give changed nodes without a rule that of their readers: a step may name only the results of a region."""
-    readers: dict[str, tuple[str, ...]] = {}
-    out: list[DrawnNode] = []
-    for node in reversed(nodes):
-        found = node
-        if node.changed and not node.rules:
-            found = replace(
-                node, rules=tuple(dict.fromkeys(rule for name in node.outputs for rule in readers.get(name, ())))
-            )
-        out.append(found)
-        for name in found.inputs if found.changed else ():
-            readers[name] = tuple(dict.fromkeys((*readers.get(name, ()), *found.rules)))
-    return tuple(reversed(out))
+    kept, made = tuple(map(left, before.nodes, first)), tuple(map(right, after.nodes, second))
+    return replace(before, nodes=kept), replace(after, nodes=made)
 
 
 def _identity(node: DrawnNode) -> tuple[object, ...]:
@@ -102,11 +86,18 @@ def _drawn(node: NodeProto, weights: Collection[str]) -> DrawnNode:
     outputs = tuple(name for name in node.output if name)
     made = tuple(entry.value for entry in node.metadata_props if entry.key == RULE)
     inputs = tuple(dict.fromkeys(name for name in (*node.input, *captured(node)) if name and name not in weights))
-    operator = f"{node.domain}.{node.op_type}".removeprefix("ai.onnx.").removeprefix(".")
     attributes = {attribute.name: _text(attribute) for attribute in node.attribute}
-    return DrawnNode(
-        node.name or next(iter(outputs), node.op_type), operator, inputs, outputs, made, attributes=attributes
-    )
+    name = node.name or next(iter(outputs), node.op_type)
+    return DrawnNode(name, _operator(node), inputs, outputs, made, attributes=attributes)
+
+
+def _operator(node: NodeProto) -> str:
+    """The operator of a node, with its domain where that is not ONNX's own."""
+    return f"{node.domain}.{node.op_type}".removeprefix("ai.onnx.").removeprefix(".")
+
+
+def _constants(graph: GraphProto) -> list[NodeProto]:
+    return [node for node in graph.node if node.op_type == "Constant" and node.domain in {"", "ai.onnx"}]
 
 
 def _text(attribute: AttributeProto) -> str:
@@ -143,9 +134,9 @@ def counts(model: ModelProto) -> tuple[int, int, int, dict[str, int]]:
     nodes = parameters = size = 0
     types: Counter[str] = Counter()
     for graph in graphs(model.graph):
-        held = [node for node in graph.node if node.op_type == "Constant" and node.domain in {"", "ai.onnx"}]
+        held = _constants(graph)
         nodes += len(graph.node) - len(held)
-        types.update(f"{node.domain}.{node.op_type}".removeprefix("ai.onnx.").removeprefix(".") for node in graph.node)
+        types.update(map(_operator, graph.node))
         types.subtract({"Constant": len(held)})
         constants = (attribute.t for node in held for attribute in node.attribute if attribute.HasField("t"))
         for tensor in (*graph.initializer, *constants):
@@ -194,16 +185,9 @@ def computed_types(model: Imported) -> Mapping[str, Any]:
     """
     weakest: dict[Node, int] = {}
     for node in model.graph.nodes():
-        own = (
-            -1
-            if isinstance(node, Input | Constant)
-            else max((_rank(type.dtype) for type in node.types if type), default=-1)
-        )
-        weakest[node] = max([own, *(weakest[arg.node] for arg in node.args)])
+        types = () if isinstance(node, Input | Constant) else node.types
+        own = [_DIGITS.index(type.dtype) for type in types if type and type.dtype in _DIGITS]
+        weakest[node] = max([-1, *own, *(weakest[arg.node] for arg in node.args)])
     names = [output.name for output in model.context.model.graph.output]
     found = zip(names, (weakest[value.node] for value in model.graph.outputs), strict=True)
     return {name: NUMPY[_DIGITS[rank]] for name, rank in found if rank >= 0}
-
-
-def _rank(dtype: DType) -> int:
-    return _DIGITS.index(dtype) if dtype in _DIGITS else -1

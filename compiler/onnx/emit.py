@@ -362,13 +362,13 @@ def _attribute(
 ) -> AttributeProto | None:
     expr = entry.value
     own = dict(node.attrs)
-    if isinstance(expr, t.Name) and expr.id in own:
-        value: Any = own[expr.id]
+    if expr.bare in own:
+        value: Any = own[expr.bare]
     else:
         value = evaluate(expr, env or Env(op.module, rules))
     if schema is not None and entry.name not in schema.attributes:
         # an attribute that this opset does not have yet may be at the operator's default
-        names = [attr for attr in op.attrs if isinstance(expr, t.Name) and attr.name == expr.id]
+        names = [attr for attr in op.attrs if expr.bare == attr.name]
         default = declared_default(rules, op, names[0]) if names else None
         values = value if isinstance(value, tuple) else (value,)
         if is_literal(expr) or (default is not None and all(equal(each, default) for each in values)):

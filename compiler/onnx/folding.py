@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -123,10 +124,7 @@ def _dear(plan: WritePlan, written: set[Value]) -> list[tuple[float, Value]]:
     """
     folded = [value for value in written if value in plan.folded and isinstance(value.node, Call) and value.node.args]
     below = {value: [Value(node) for node in nodes_of([value]) if isinstance(node, Constant)] for value in folded}
-    users: dict[Value, int] = {}
-    for leaves in below.values():
-        for leaf in leaves:
-            users[leaf] = users.get(leaf, 0) + 1
+    users = Counter(leaf for leaves in below.values() for leaf in leaves)
     found = []
     for value, leaves in below.items():
         growing = _bytes(value) - sum(_bytes(leaf) / users[leaf] for leaf in leaves if leaf not in written)

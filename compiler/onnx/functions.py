@@ -31,6 +31,7 @@ from dslc.ir.graph import (
     Values,
     input_value,
     nodes_of,
+    rebuild,
     replace,
     with_args,
 )
@@ -340,22 +341,21 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
         for value in node.values:
             names[value] = f"t{count}"
             count += 1
-        out.append(_statement(rules, node, names))
+        out.append(_statement(node, names))
     return out + [f"y{k} = {names[value]}" for k, value in enumerate(results)]
 
 
 def _in_standard_words(rules: Rules, outputs: Values) -> Values:
     """Operators of other libraries as their equations: a reader of the file need not have them."""
-    new: dict[Value, Value] = {}
-    for node in nodes_of(outputs):
-        args = tuple(new[arg] for arg in node.args)
+
+    def step(node: Node, args: Values) -> Values:
         foreign = isinstance(node, Call) and not node.op.startswith(f"{STANDARD}.")
-        values = expand_node(rules, node, args) if foreign else with_args(node, args)
-        new.update(zip(node.values, values, strict=True))
-    return tuple(new[value] for value in outputs)
+        return expand_node(rules, node, args) if foreign else with_args(node, args)
+
+    return rebuild(outputs, step)
 
 
-def _statement(rules: Rules, node: Node, names: Mapping[Value, str]) -> str:
+def _statement(node: Node, names: Mapping[Value, str]) -> str:
     targets = ", ".join(names[value] for value in node.values)
     if isinstance(node, ScopeNode):
         places = ", ".join(f"{i.name}: {size}" for i, size in node.scope.ranges)
@@ -366,7 +366,7 @@ def _statement(rules: Rules, node: Node, names: Mapping[Value, str]) -> str:
 
 
 def _written(value: Any) -> str:
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(_written, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -385,8 +385,4 @@ def _constant(value: Value) -> str:
         return _written(number)
     if not value.type.is_static or value.type.elements > ELEMENTS:
         return str(value.type)
-    return _written_array(value.node.data.load().tolist())  # type: ignore[attr-defined]
-
-
-def _written_array(items: Any) -> str:
-    return f"[{', '.join(map(_written_array, items))}]" if isinstance(items, list) else _written(items)
+    return _written(value.node.data.load().tolist())  # type: ignore[attr-defined]

@@ -194,7 +194,7 @@ class _Backwards:
 
     def _reshape(self, expr: t.Call, value: Value) -> None:
         """A constant where the clause has one tensor in another shape: that tensor is the constant, reshaped back."""
-        names = [a.id for a in expr.args if isinstance(a, t.Name) and a.id in self.params and a.id not in self.tensors]
+        names = [a.bare for a in expr.args if a.bare in self.params and a.bare not in self.tensors]
         env = Env(self.clause.module, self.rules)
         pairs = [
             (param.type, self.tensors[name].type)
@@ -276,8 +276,8 @@ class _Backwards:
         expr = entry.value.left if isinstance(entry.value, t.Binary) and entry.value.op == "or" else entry.value
         if schema is not None and entry.name not in schema.attributes:
             return None
-        if isinstance(expr, t.Name) and expr.id in self.attrs:
-            return attribute_proto(entry.name, self.attrs[expr.id], schema)
+        if expr.bare in self.attrs:
+            return attribute_proto(entry.name, self.attrs[expr.bare], schema)
         if isinstance(expr, t.Str | t.Int | t.Float):
             return attribute_proto(entry.name, evaluate(expr, Env(self.clause.module, self.rules)), schema)
         return None

@@ -27,12 +27,11 @@ from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Constant, Graph, Kernel, Opaque, Value, input_value, kernel_value, opaque, product, replace
 from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, num, substitute, walk
 from dslc.onnx.clauses import NodeView, active, node_view, read_node
-from dslc.onnx.constant_propagation import ELEMENTS as KNOWN_ELEMENTS
-from dslc.onnx.constant_propagation import KnownValues, least, open_ends, placed, with_places
+from dslc.onnx.constant_propagation import KNOWN_ELEMENTS, KnownValues, least, open_ends, placed, with_places
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, ValuesByPlace, bind_graph, open_sizes
 from dslc.onnx.einsum import written
 from dslc.onnx.exporter import function_of
-from dslc.onnx.functions import IR_VERSION, contents_of
+from dslc.onnx.functions import IR_VERSION, contents_of, equation_of
 from dslc.onnx.inlining import inlined_functions
 from dslc.onnx.metadata import DOMAIN, KEY, metadata
 from dslc.onnx.protos import (
@@ -93,9 +92,8 @@ class _Importer:
         self.functions = {(f.domain, f.name): f for f in model.functions}
         training = model.training_info
         self._trained = [one for info in training for one in (*info.update_binding, *info.initialization_binding)]
-        self._said: Mapping[str, str] | None = None
+        self._said = metadata(model)
         self.scope = f"m{next(_serial)}"
-        self._schemas: dict[tuple[str, str], Any] = {}
         self._serial = itertools.count()
 
     def run(self) -> Imported:
@@ -268,19 +266,13 @@ class _Importer:
         return results
 
     def view(self, node: NodeProto, domain: str, op: str, inputs: ValuesByPlace) -> NodeView:
-        schema = self._schema(node.op_type, domain)
+        schema = schema_of(node.op_type, domain, self.opsets.get(domain, 0))
         used = tuple(bool(name) and name in self._used for name in node.output)
         view = node_view(node, op, schema, inputs, used, self.known.get)
         first = inputs[0] if inputs else None
         if node.op_type == "Slice" and first and not first.type.is_static:
             return dataclasses.replace(view, known=lambda value: open_ends(self.known.get(value)))
         return view
-
-    def _schema(self, op_type: str, domain: str) -> Any:
-        key = (op_type, domain)
-        if key not in self._schemas:
-            self._schemas[key] = schema_of(op_type, domain, self.opsets.get(domain, 0))
-        return self._schemas[key]
 
     def _plausible(self, name: str, value: Value) -> bool:
         """Return whether ONNX's own inference agrees with ours, where both know a size."""
@@ -339,12 +331,13 @@ class _Importer:
     def _einsum(self, node: NodeProto, operands: list[Value]) -> ValuesByPlace | None:
         def make(op: str, *args: Value, **attributes: Any) -> Value | None:
             proto = helper.make_node(op, [""] * len(args), ["y"], **attributes)
-            view = node_view(proto, op, self._schema(op, ""), args, (True,), self.known.get)
-            found = read_node(self.rules, active(self.rules, op, self.opsets.get("", 0)), view)
+            view = node_view(proto, op, schema_of(op, "", opset), args, (True,), self.known.get)
+            found = read_node(self.rules, active(self.rules, op, opset), view)
             return None if found is None else found[0]
 
+        opset = self.opsets.get("", 0)
         equation = next((attribute.s.decode() for attribute in node.attribute if attribute.name == "equation"), "")
-        result = written(equation, operands, make, self.opsets.get("", 0) >= 13)
+        result = written(equation, operands, make, opset >= 13)
         return None if not result or not self._plausible(node.output[0], result) else (result,)
 
     def _constant(self, node: NodeProto) -> ValuesByPlace | None:
@@ -410,8 +403,6 @@ class _Importer:
         args = [value for value in inputs if value and value.known]
         if len(args) < len(inputs):
             return None
-        if self._said is None:
-            self._said = metadata(self.model)
         function, said = self.functions[node.domain, node.op_type], self._said.get(KEY + node.op_type, "")
         group = group_of(self.rules, function, [arg.type for arg in args], said)
         return kernel_value(group, tuple(args)) if group else None
@@ -467,13 +458,14 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
         return None
     cache = rules_cache(rules, "kernel groups")
     key = (function.SerializeToString(deterministic=True), tuple(types), definition)
-    if key in cache:
-        known: Graph | None = cache[key]
-        return known
-    equation = defined(rules, function, types, definition)
-    if equation:
-        cache[key] = equation
-        return equation
+    if key not in cache:
+        cache[key] = defined(rules, function, types, definition) or _spelled_out(rules, function, types)
+    found: Graph | None = cache[key]
+    return found
+
+
+def _spelled_out(rules: Rules, function: FunctionProto, types: Sequence[TensorType]) -> Graph | None:
+    """The group that the nodes of a function say."""
     # sizes that are expressions get names for the time being
     terms: dict[str, Dim] = {}
     model = ModelProto(ir_version=IR_VERSION)
@@ -485,18 +477,13 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
     model.graph.output.extend(ValueInfoProto(name=name) for name in function.output)
     model.graph.node.extend(function.node)
     try:
-        graph = import_model(model, rules).graph
+        return closed(import_model(model, rules).graph, terms, types)
     except DslcError:
-        graph = None
-    found = closed(graph, terms, types) if graph else None
-    cache[key] = found
-    return found
+        return None
 
 
 def defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str) -> Graph | None:
     """The group of a definition at types, where its equation is what the function spells out."""
-    from dslc.onnx.functions import equation_of
-
     group = equation_of(rules, definition) if definition else None
     opset = next((entry.version for entry in function.opset_import if not entry.domain), 0)
     if not group or len(group.inputs) != len(types):

@@ -126,11 +126,7 @@ def apart(
         lost.update(name for name in results if name not in types)
         for k, name in enumerate(reads):
             if name not in lost and name not in given:
-                graph.node.append(_copy(name, f"{''.join(results[:1])} reads {k}"))
+                graph.node.append(helper.make_node("Identity", [name], [f"{''.join(results[:1])} reads {k}"]))
                 graph.output.append(ValueInfoProto(name=graph.node[-1].output[0]))
     graph.output.extend(info for info in whole.graph.output if info.name not in lost | given)
     return out, list(left_out)
-
-
-def _copy(name: str, to: str) -> NodeProto:
-    return helper.make_node("Identity", [name], [to])

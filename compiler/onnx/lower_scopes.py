@@ -18,7 +18,7 @@ from dslc.analysis.numeric import in_bounds
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import ScopeNode, Value, nodes_of, product
+from dslc.ir.graph import Scope, ScopeNode, Value, Values, nodes_of, product
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -60,7 +60,7 @@ WINDOW = 64  #: positions of a window over which a reduction is written out
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def lower_scope(node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> Value:
+def lower_scope(scope: Scope, args: Values, opset: int, symbols: Symbols, first: Collection[int]) -> Value:
     """The value of a scope, computed by ONNX's own nodes; in memory with some axes `first`, where readers can use that.
 
     Raises:
@@ -69,7 +69,7 @@ def lower_scope(node: ScopeNode, opset: int, symbols: Symbols, first: Collection
     if opset < OLDEST:
         raise NotLowered(f"opset {opset}")
     try:
-        return _ScopeLowering(node, opset, symbols, first).whole()
+        return _ScopeLowering(scope, args, opset, symbols, first).whole()
     except KeyError as problem:
         raise NotLowered(str(problem)) from None
 
@@ -89,10 +89,10 @@ def picked(outputs: Sequence[Value]) -> dict[Value, set[int]]:
 
 
 class _ScopeLowering(Tensors):
-    def __init__(self, node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> None:
+    def __init__(self, scope: Scope, args: Values, opset: int, symbols: Symbols, first: Collection[int]) -> None:
         super().__init__(opset, symbols)
-        self.scope, self.args = node.scope, node.args
-        self.operands = tuple(arg.type.dtype for arg in node.args)
+        self.scope, self.args = scope, args
+        self.operands = tuple(arg.type.dtype for arg in args)
         self.order = list(range(len(self.scope.iters)))
         if self.scope.type.shape == self.scope.extents:
             self.order.sort(key=lambda axis: axis not in first)
@@ -135,7 +135,6 @@ class _ScopeLowering(Tensors):
             return self.cast(self.reduce(part, self.own(part, want)), want)
         if part.integral:
             return self.cast(self.integer(part), want)
-        assert isinstance(part, Apply)
         return self.cast(self.function(part, want), want)
 
     def own(self, part: Scalar, want: DType) -> DType:
@@ -154,11 +153,10 @@ class _ScopeLowering(Tensors):
             return (
                 self.symbols.tensor([part], False) if isinstance(part, Sym | Apply) else whole_numbers(int(str(part)))
             )
-        assert isinstance(part, Apply)
         return self.function(part, DType.I64)
 
-    def function(self, part: Apply, want: DType) -> Value:
-        name = part.name
+    def function(self, part: Scalar, want: DType) -> Value:
+        name = part.op
         if name.startswith("convert:"):
             source = self.own(part.args[0], DType.F32 if not part.args[0].integral else DType.I64)
             return self.go(part.args[0], source)
@@ -186,7 +184,7 @@ class _ScopeLowering(Tensors):
             return self.sum(part, own)
         return self.arithmetic(name, part, [self.go(arg, own) for arg in part.args], own)
 
-    def arithmetic(self, name: str, part: Apply, args: list[Value], own: DType) -> Value:
+    def arithmetic(self, name: str, part: Scalar, args: list[Value], own: DType) -> Value:
         if name in _CHAINS:
             return self.chain(_CHAINS[name], args, own)
         if name in _UNARY:
@@ -206,7 +204,7 @@ class _ScopeLowering(Tensors):
             return rest if name == "%" else self.join("Div", [self.join("Sub", [args[0], rest], own), args[1]], own)
         raise NotLowered(f"{name} of {own}")
 
-    def sum(self, part: Apply, own: DType) -> Value:
+    def sum(self, part: Scalar, own: DType) -> Value:
         """`a - b` is stored as `a + -1 * b`."""
         plus = [arg for arg in part.args if not _negated(arg)]
         minus = [found for arg in part.args if (found := _negated(arg))]
@@ -276,7 +274,7 @@ class _ScopeLowering(Tensors):
 
     def contraction(self, part: Reduce, sizes: Sequence[Any], own: DType) -> Value | None:
         """A sum of products of reads at iterators: one node."""
-        factors = part.body.args if isinstance(part.body, Apply) and part.body.name == "*" else (part.body,)
+        factors = part.body.args if part.body.op == "*" else (part.body,)
         reads = [factor for factor in factors if isinstance(factor, Read)]
         if len(reads) < 2 or len(reads) < len(factors) or not own.is_float or not takes("Einsum", self.opset, (own,)):
             return None
@@ -403,6 +401,6 @@ def _neutral(kind: str, dtype: DType) -> float:
 
 def _negated(part: Scalar) -> Scalar | None:
     """`b` of `-1 * b`."""
-    if isinstance(part, Apply) and part.name == "*" and isinstance(part.args[0], Num) and part.args[0].value == -1:
+    if part.op == "*" and isinstance(part.args[0], Num) and part.args[0].value == -1:
         return part.args[1] if len(part.args) == 2 else raw_apply("*", *part.args[1:])
     return None

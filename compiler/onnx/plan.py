@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -331,14 +331,11 @@ class WritePlan:
             stack.pop()
             if Value(one) in self.aliases:
                 continue
+            args = tuple(arg if arg.constant else self.aliases.get(arg, arg) for arg in one.args)
+            first: Collection[int] = self._picked.get(Value(one), ())
             try:
-                over = with_args(one, tuple(arg if arg.constant else self.aliases.get(arg, arg) for arg in one.args))[
-                    0
-                ].node
-                assert isinstance(over, ScopeNode)
-                self.aliases[Value(one)] = lower_scope(
-                    over, self.opset, self.symbols.at(one), self._picked.get(Value(one), frozenset())
-                )
+                value = lower_scope(one.scope, args, self.opset, self.symbols.at(one), first)
+                self.aliases[Value(one)] = value
             except NotLowered as problem:
                 text = f"no ONNX nodes of opset {self.opset} express {problem} in {str(one.scope)[:80]}"
                 raise error("E0814", text, path=self.where) from None

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -179,6 +179,7 @@ def domain_of(node: NodeProto) -> str:
     return "" if node.domain == "ai.onnx" else node.domain
 
 
+@cache
 def schema_of(op_type: str, domain: str, opset: int) -> Any:
     """The schema that holds for an operator at an opset, or None."""
     try:

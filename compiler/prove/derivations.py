@@ -242,17 +242,17 @@ class _Formed:
     def _tensors(self, found: UnknownBindings) -> UnknownBindings:
         """Tensors that are read at indexes; those that a term takes as a whole have the shape of its indexes."""
         for node in self.nodes:
-            if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in self.tensors:
-                names = [sub.id for sub in node.subs if isinstance(sub, t.Name)]
+            if isinstance(node, t.Subscript) and node.base.bare in self.tensors:
+                names = [sub.bare for sub in node.subs if sub.bare]
                 vectors = tuple(map(self._iters, names))
                 number = self._input(self._extents(names))
                 term = UnknownTerm(vectors, read(number, tuple(chain(*vectors))))
-                found = found.put("tensors", node.base.id, number).put("terms", at_index(node.base.id), term)
+                found = found.put("tensors", node.base.bare, number).put("terms", at_index(node.base.bare), term)
             elif isinstance(node, t.Call):
                 for arg in node.args:
-                    if isinstance(arg, t.Name) and arg.id in self.tensors and arg.id not in found.tensors:
-                        names = [each.id for each in node.args if isinstance(each, t.Name) and each.id in self.own]
-                        found = found.put("tensors", arg.id, self._input(self._extents(names)))
+                    if arg.bare in self.tensors and arg.bare not in found.tensors:
+                        names = [each.bare for each in node.args if each.bare in self.own]
+                        found = found.put("tensors", arg.bare, self._input(self._extents(names)))
         return found
 
     def _extents(self, names: Sequence[str]) -> list[Scalar]:
@@ -313,7 +313,7 @@ class _Formed:
         """The sets along which the rule looks for something of a term."""
         calls = [one.domain for one in self.rule.statements if isinstance(one, t.Search)]
         named = [
-            [arg.id for arg in call.args if isinstance(arg, t.Name)]
+            [arg.bare for arg in call.args if arg.bare]
             for call in calls
             if isinstance(call, t.Call) and call.function == generator
         ]

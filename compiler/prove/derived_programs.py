@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -63,13 +64,8 @@ def judged(rules: Rules, programs: Iterable[PricedProgram], call: Graph, seconds
             proved.append(each)
     rest = every[tried:] if len(proved) != most else []
     # a page of them, however many there are
-    wanted = (most or SHOWN) - len(proved)
-    waiting: list[PricedProgram] = []
-    for each in rest:
-        if len(waiting) >= wanted:
-            break
-        if agrees(rules, each, call):
-            waiting.append(each)
+    wanted = max(0, (most or SHOWN) - len(proved))
+    waiting = list(islice((each for each in rest if agrees(rules, each, call)), wanted))
     return Judged(_cheapest(proved), _cheapest(waiting), tried - len(proved), len(rest))
 
 

@@ -98,12 +98,12 @@ class _Walk:
             for part in (root.body, *((root.where,) if root.where else ())):
                 yield from self.places(part, inner, sure)
             return
-        if isinstance(root, Apply) and root.name == "select":
+        if root.op == "select":
             yield from self.places(root.args[0], at, sure)
             for part in root.args[1:]:
                 yield from self.places(part, at, False)
             return
-        if isinstance(root, Apply) and root.name in {"and", "or"}:
+        if root.op in {"and", "or"}:
             sure = False
         if isinstance(root, Read) and not root.other:
             operand = self.node.args[root.operand]
@@ -195,9 +195,9 @@ def _surely_read(root: Scalar) -> Iterator[Read]:
     if isinstance(root, Read) and not root.other:
         yield root
     parts = root.children
-    if isinstance(root, Apply) and root.name == "select":
+    if root.op == "select":
         parts = root.args[:1]
-    elif (isinstance(root, Apply) and root.name in {"and", "or"}) or isinstance(root, Reduce):
+    elif (root.op in {"and", "or"}) or isinstance(root, Reduce):
         parts = ()
     for part in parts:
         yield from _surely_read(part)
@@ -231,12 +231,12 @@ def _unified(pattern: Scalar, target: Scalar, bound: Mapping[Iter, Scalar]) -> I
         return
     if type(pattern) is not type(target):
         return
-    if isinstance(pattern, Apply) and isinstance(target, Apply):
-        if pattern.name != target.name or len(pattern.args) != len(target.args):
+    if pattern.op:
+        if pattern.op != target.op or len(pattern.args) != len(target.args):
             return
         orders = (
             permutations(target.args)
-            if pattern.name in {"+", "*"} and len(target.args) <= PARTS
+            if pattern.op in {"+", "*"} and len(target.args) <= PARTS
             else iter((target.args,))
         )
         for order in orders:

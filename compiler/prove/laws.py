@@ -7,7 +7,6 @@ from dataclasses import replace
 from dslc.errors import error
 from dslc.interpret.check_rule import as_substitution
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
-from dslc.syntax import tree as t
 
 
 def law_substitutions(law: PropertyDef) -> tuple[SubstitutionDef, ...]:
@@ -18,7 +17,7 @@ def law_substitutions(law: PropertyDef) -> tuple[SubstitutionDef, ...]:
     """
     out = []
     for k, equation in enumerate(law.syntax.laws):
-        if not (isinstance(equation, t.Compare) and equation.ops == ("==",)):
+        if not equation.equated:
             raise error("E0321", "a law is an equation of two tensors", equation.span)
         name = law.name if len(law.syntax.laws) == 1 else f"{law.name}.{k + 1}"
         out.append(replace(as_substitution(law, equation), name=name))

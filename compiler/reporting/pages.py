@@ -63,17 +63,16 @@ def _environment() -> jinja2.Environment:
 
 def page_of_bench(found: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]]) -> str:
     """Two models timed against each other: what `dslc bench --output-format json` says, and every pair."""
-    low, high = found["low"], found["high"]
     sizes = {
         "bind": {},
         "pairs": pairs,
         "ratio": found["ratio"],
-        "low": low or 0.0,
-        "high": math.inf if high is None else high,
+        "low": found["low"] or 0.0,
+        "high": found["high"] or math.inf,
     }
     first, second = (one["model"] for one in found["models"])
     return page(
-        "bench.html.j2", f"{second} against {first}: dslc", found=found, sizes=sizes, ratio=ratios(sizes), times=times(sizes),
+        "bench.html.j2", f"{second} against {first}: dslc", found=found, sizes=sizes, ratio=ratios(sizes), times=times(sizes, "AB"),
         finite=math.isfinite,
     )  # fmt: skip
 
@@ -87,9 +86,8 @@ def page_of_difference(
 
 def page_of_programs(call: str, facts: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]]) -> str:
     """Programs that were derived of a call, as `dslc derive --output-format json` has them, each with its graph."""
-    longest = max((one["cost_ms"] for one in facts["programs"] if math.isfinite(one["cost_ms"])), default=0.0) or 1.0
     return page(
-        "derive.html.j2", f"{call}: dslc derive", call=call, facts=facts, longest=longest,
+        "derive.html.j2", f"{call}: dslc derive", call=call, facts=facts,
         graphs=[(drawing(one, {}), one["nodes"]) for one in pictures], finite=math.isfinite,
     )  # fmt: skip
 
@@ -121,10 +119,10 @@ class Piece:
 
 
 def page_of_run(report: Mapping[str, Any], lines: Sequence[str]) -> str:
-    """A page of a report's plain values (`dslc.report.Report.to_dict`)."""
+    """A page of a report's plain values (`dslc.report.Report.to_dict`); `lines`: its headline, and what that depends on."""
     details = report["details"]
     hues = hues_of([step["rule"] for step in report["steps"]])
-    values: dict[str, Any] = {"bars": None, "layers": None, "graphs": None, "longest": None}
+    values: dict[str, Any] = dict.fromkeys(("bars", "layers", "graphs", "longest"))
     if details is not None:
         before, after = details["before"], details["after"]
         kernels = {one["name"] for one in details["kernels"]}
@@ -148,7 +146,7 @@ def fragment_of_run(report: Mapping[str, Any], lines: Sequence[str]) -> str:
     hues = hues_of([step["rule"] for step in report["steps"]])
     return fragment(
         "run_part.html.j2", report=report, lines=lines, hues=hues, path=path_of(report), finite=math.isfinite,
-        plots=[(one, ratios(one), None) for one in report["sizes"][:1]], **timeline_of(report),
+        plots=[(one, ratios(one), None) for one in report["sizes"][:1]],
     )  # fmt: skip
 
 
@@ -176,7 +174,8 @@ def timeline_of(report: Mapping[str, Any]) -> dict[str, Any]:
     if whole <= 0 or not math.isfinite(whole):
         return {"pieces": [], "marks": [], "phase_hues": {}}
     longest = sorted(report["phases"], key=lambda name: -report["phases"][name])
-    hues = {name: f"var(--r{min(k, HUES - 1)})" for k, name in enumerate(longest)}
+    # the golden angle: neighbours of any number of phases differ
+    hues = {name: f"oklch(var(--p) .15 {(k * 137.5 + 255) % 360:g})" for k, name in enumerate(longest)}
     pieces = [
         Piece(
             round(100 * one["begin"] / whole, 3), round(100 * (one["end"] - one["begin"]) / whole, 3),

@@ -18,7 +18,7 @@ from dslc.records import record
 
 HEIGHT = 220.0  #: pixels of a plot's height
 BORDER = 16.0  #: pixels of its borders above and below
-LEFT, RIGHT = 11.0, 98.0  #: percent of its width where points begin and end
+LEFT, RIGHT = 15.0, 98.0  #: percent of its width where points begin and end
 
 
 @record
@@ -72,16 +72,16 @@ def ratios(sizes: Mapping[str, Any]) -> Plot | None:
     return Plot(HEIGHT, dots, tuple(lines), (scale.y(high), scale.y(low) - scale.y(high)) if ends else None)
 
 
-def times(sizes: Mapping[str, Any]) -> Plot | None:
-    """Milliseconds of both models in each pair; None where there are no pairs."""
+def times(sizes: Mapping[str, Any], names: Sequence[str] = ("before", "after")) -> Plot | None:
+    """Milliseconds of both models, called by their names, in each pair; None where there are no pairs."""
     pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
     values = [one[key] for one in pairs for key in ("before_ms", "after_ms")]
     if not pairs or not all(map(math.isfinite, values)):
         return None
     scale = _Scale(values)
     dots = tuple(
-        Dot(_x(k, len(pairs)), scale.y(one[f"{kind}_ms"]), kind, f"pair {k + 1}, {kind}: {one[f'{kind}_ms']:.4g} ms")
-        for k, one in enumerate(pairs) for kind in ("before", "after")
+        Dot(_x(k, len(pairs)), scale.y(one[f"{kind}_ms"]), kind, f"pair {k + 1}, {name}: {one[f'{kind}_ms']:.4g} ms")
+        for k, one in enumerate(pairs) for kind, name in zip(("before", "after"), names, strict=True)
     )  # fmt: skip
     return Plot(HEIGHT, dots, tuple(scale.grid(" ms")))
 
@@ -262,12 +262,13 @@ def svg(planes: Sequence[Plane]) -> str:
         parts.append(f'<text x="0" y="{top + 14}" font-family="monospace" font-size="12">{escape(shown.title)}</text>')
         top += 22
         parts.append(
-            f'<rect x="0.5" y="{top + 0.5}" width="{columns * unit}" height="{rows * unit}" fill="{_EQUAL}" stroke="{_LINE}"/>'
+            f'<rect class="equal" x="0.5" y="{top + 0.5}" width="{columns * unit}" height="{rows * unit}"'
+            f' fill="{_EQUAL}" stroke="{_LINE}"/>'
         )
         for first, last, start, stop in _rectangles(shown.mask):
             place = f'x="{start * unit + 0.5}" y="{top + first * unit + 0.5}"'
             parts.append(
-                f'<rect {place} width="{(stop - start) * unit}" height="{(last - first) * unit}" fill="{_DIFFERENT}"/>'
+                f'<rect class="differs" {place} width="{(stop - start) * unit}" height="{(last - first) * unit}" fill="{_DIFFERENT}"/>'
             )
         top += rows * unit + 12
         width = max(width, columns * unit + 1, 8 * len(shown.title))

@@ -2,12 +2,29 @@
 (() => {
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const LARGEST = 1.5, LEAST = 0.55;
+  // panes are as tall as their graphs are, up to what the style allows
+  const heights = (panes) => {
+    for (const pane of panes) pane.style.height = "";
+    const wanted = panes.map((pane) => {
+      const { width, height } = $("svg", pane).dataset;
+      const k = Math.max(LEAST, Math.min(LARGEST, (pane.clientWidth - 24) / width));
+      return Math.min(pane.clientHeight, Math.max(110, height * k + 28));
+    });
+    const most = Math.max(...wanted);
+    for (const pane of panes) pane.style.height = `${most}px`;
+  };
+  for (const link of $$("a[href^='#']")) link.addEventListener("click", () => {
+    const folded = $(`${link.getAttribute("href")} > details`);
+    if (folded) folded.open = true;
+  });
   for (const figure of $$(".compared")) {
     const data = JSON.parse($("script[type='application/json']", figure).textContent);
     const about = $(".about", figure), count = $(".count", figure), search = $("input", figure);
     const rows = $$(".row", figure), views = new Map();
+    const panes = $$(".pane", figure);
     const view = (pane) => {
-      const svg = $("svg", pane), inner = $("g.all", svg), box = { x: 0, y: 0, k: 1 };
+      const tools = pane.parentElement, svg = $("svg", pane), inner = $("g.all", svg), box = { x: 0, y: 0, k: 1 };
       const width = +svg.dataset.width, height = +svg.dataset.height;
       const show = () => inner.setAttribute("transform", `translate(${box.x} ${box.y}) scale(${box.k})`);
       const zoom = (factor, x = svg.clientWidth / 2, y = svg.clientHeight / 2) => {
@@ -18,7 +35,7 @@
         show();
       };
       const fit = (least = 0) => {
-        box.k = Math.max(least, Math.min(1.2, (svg.clientWidth - 24) / width, (svg.clientHeight - 24) / height));
+        box.k = Math.max(least, Math.min(LARGEST, (svg.clientWidth - 24) / width, (svg.clientHeight - 24) / height));
         box.x = (svg.clientWidth - width * box.k) / 2;
         box.y = Math.max(12, (svg.clientHeight - height * box.k) / 2);
         show();
@@ -67,21 +84,22 @@
         if (event.key === "+" || event.key === "=") zoom(1.25);
         if (event.key === "-") zoom(0.8);
       });
-      $("[data-do=in]", pane).addEventListener("click", () => zoom(1.35));
-      $("[data-do=out]", pane).addEventListener("click", () => zoom(1 / 1.35));
-      $("[data-do=fit]", pane).addEventListener("click", () => fit());
+      $("[data-do=in]", tools).addEventListener("click", () => zoom(1.35));
+      $("[data-do=out]", tools).addEventListener("click", () => zoom(1 / 1.35));
+      $("[data-do=fit]", tools).addEventListener("click", () => fit());
       const mine = rows.filter((row) => pane.contains(row));
       const changed = mine.filter((row) => row.classList.contains("changed"));
       let at = -1;
-      $("[data-do=next]", pane).addEventListener("click", () => {
-        if (!changed.length) return;
+      $("[data-do=next]", tools)?.addEventListener("click", () => {
         at = (at + 1) % changed.length;
         choose(changed[at]);
       });
-      fit(0.55);
-      if (height * box.k > svg.clientHeight && changed.length) centre(changed[0]);
+      const begin = () => {
+        fit(LEAST);
+        if (height * box.k > svg.clientHeight && changed.length) centre(changed[0]);
+      };
       for (const row of mine) row.addEventListener("click", () => { if (!moved) choose(row, false); });
-      return { centre };
+      return { centre, begin };
     };
     const line = (name, value) => {
       if (!value || !value.length) return;
@@ -113,7 +131,19 @@
       }
       if (nodes.length > 40) line("", `and ${nodes.length - 40} more`);
     };
-    for (const pane of $$(".pane", figure)) views.set(pane, view(pane));
+    const lay = () => {
+      heights(panes);
+      for (const one of views.values()) one.begin();
+    };
+    for (const pane of panes) views.set(pane, view(pane));
+    lay();
+    // nothing has a width in what is folded
+    figure.closest("details")?.addEventListener("toggle", lay);
+    let wide = innerWidth;
+    addEventListener("resize", () => {
+      if (innerWidth !== wide) lay();
+      wide = innerWidth;
+    });
     let hits = [], turn = -1;
     const look = () => {
       const wanted = search.value.trim().toLowerCase();
@@ -142,7 +172,7 @@
         const first = found.find((row) => pane.contains(row));
         if (first) views.get(pane).centre(first);
       }
-      count.textContent = on ? `${found.length} places in both` : "";
+      count.textContent = on ? `${found.length} ${found.length === 1 ? "node" : "nodes"} in both` : "";
     });
   }
 })();

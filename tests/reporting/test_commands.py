@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import onnx
 import onnx.parser
 import pytest
 
+from benchmarks.neighbours import model as neighbours
 from dslc.cli.main import run
 from dslc.cost.clock import Clock
 from dslc.cost.confidence_sequence import Rounds, TimedPair
@@ -39,6 +41,40 @@ def test_optimize_writes_a_page_of_what_it_did(tmp_path: Path) -> None:
     assert [span["phase"] for span in data["timeline"]]
 
 
+SQUARES = """dslc 1
+import std (sub, mul, pow, unsqueeze, reduce_sum)
+operator distances(A: T[M, D], B: T[N, D]) -> Y: T[M, N] {
+  Y[m, n] = sum[d] (A[m, d] - B[n, d]) ^ 2
+  onnx com.microsoft.CDist(A, B) since 1 { metric = "sqeuclidean" }
+}
+substitution squared(X: T[*S]) -> Y {
+  Y = pow(X, 2)
+  =>
+  Y = mul(X, X)
+}
+substitution at_once(A: T[M, D], B: T[N, D]) -> Y {
+  let S = sub(unsqueeze(A, axes=[1]), unsqueeze(B, axes=[0]))
+  Y = reduce_sum(mul(S, S), axes=[2], keepdims=false)
+  =>
+  Y = distances(A, B)
+}
+"""
+
+
+def test_a_node_has_the_rule_that_left_none_of_it(tmp_path: Path) -> None:
+    # `squared` replaces Pow alone: the nodes above it go with `at_once`, which takes the product that it made
+    onnx.save(neighbours(), tmp_path / "m.onnx")
+    (tmp_path / "squares.rules").write_text(SQUARES)
+    rules = ["--rules", str(tmp_path / "squares.rules"), "--apply=squares.squared,squares.at_once"]
+    out = ["-o", str(tmp_path / "out.onnx"), "--report", str(tmp_path / "r.json")]
+    assert run(["optimize", str(tmp_path / "m.onnx"), "--bind", "n=4", "-q", *rules, *out]) == 0
+    details = json.loads((tmp_path / "r.json").read_text("utf-8"))["details"]
+    colours = {one["name"]: one["rules"][:1] for one in details["before"]["nodes"]}
+    assert colours.pop("square") == ["squares.squared"]
+    assert colours == {name: ["squares.at_once"] for name in ("a", "b", "difference", "y")}
+    assert [one["rules"] for one in details["after"]["nodes"]] == [["squares.at_once"]]
+
+
 def test_what_is_printed_has_no_details(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
     report = ["--report", str(tmp_path / "r.json"), "--output-format", "json"]
@@ -53,7 +89,7 @@ def test_diff_writes_a_page(tmp_path: Path) -> None:
         "conv(X, K, pads=[2, 2, 2, 2], dilation=[2, 2])",
     ]
     assert run(["diff", *calls, "--html", file]) == 0
-    assert "share that differs" in Path(file).read_text("utf-8")
+    assert "Y differs everywhere" in Path(file).read_text("utf-8")
 
 
 def test_derive_writes_a_page(tmp_path: Path) -> None:
@@ -62,7 +98,8 @@ def test_derive_writes_a_page(tmp_path: Path) -> None:
         run(["derive", "matmul(A: f32[6, 8], B: f32[8, 4])", "--budget", "4", "--max-states", "6", "--html", str(file)])
         == 0
     )
-    assert "Derived programs" in file.read_text("utf-8")
+    text = file.read_text("utf-8")
+    assert re.search(r"\d+ programs? for this call", text) and "the call itself" in text
 
 
 def test_a_clock_keeps_its_phases_in_order() -> None:

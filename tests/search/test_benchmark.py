@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -109,10 +110,12 @@ def test_what_was_decided_is_known_in_the_next_run_and_what_was_not_with_another
     bench: Bench, tmp_path: Path
 ) -> None:
     with CostCache(tmp_path, print) as cache:
-        benchmark(bench, cache).decide([contender(0.1)], 30)
+        first = benchmark(bench, cache).decide([contender(0.1)], 30)
         count = len(bench.asked)
         again = benchmark(bench, cache, budget=10.0).decide([contender(0.1)], 30)
         assert len(bench.asked) == count and again.winner == 0 and again.verdicts[0][0].pairs == 6
+        # what is not measured now says when it was
+        assert first.verdicts[0][0].when is None and abs((again.verdicts[0][0].when or 0.0) - time.time()) < 600
         open_one = benchmark(bench, cache).decide([contender(0.97)], 3)
         assert not open_one.decided and open_one.winner is None
         count = len(bench.asked)

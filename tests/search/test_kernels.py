@@ -18,6 +18,8 @@ from benchmarks import neighbours
 from dslc.codegen.host import compiler as compilers
 from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
 from dslc.search.candidates import export
+from dslc.search.generators import scheduler
+from dslc.search.runs.endings import Ending
 from tests.caches import apart
 from tests.tuned import tuned
 
@@ -94,6 +96,12 @@ def test_an_operator_of_a_user_s_own_is_its_kernel(tmp_path: Path) -> None:
 def test_without_kernels_the_runtime_s_own_operators_are_left() -> None:
     found = optimized(mish(64), on="ort_cpu")
     assert all(node.domain != "dslc" for node in found.model.graph.node)
+
+
+def test_kernels_whose_outputs_differ_are_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "checked", lambda *_: None)
+    found = optimized(mish(4096))
+    assert found.report.kept_original and Ending[found.report.ending.upper()] is Ending.NOT_EQUAL
 
 
 def test_no_compiler_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from dslc.egraph.extract.table import Choice, ExtractionProblem
 from dslc.errors import Diagnostic, DslcError
 from dslc.ir.graph import Call, Input, Kernel, Node
+from dslc.records import record
 
 MOST_BYTES = 1 << 30  #: bytes; longer files are not read
 MOST_NODES = 2_000_000  #: nodes; more are not taken
@@ -29,13 +30,13 @@ class _Entry(NamedTuple):
     cost: Any
 
 
+@record
 class EGraphFile:
     """The classes of a file by number, and their choices by the ids of their nodes."""
 
-    def __init__(self, names: Sequence[str], rows: Sequence[tuple[Choice, ...]], roots: tuple[int, ...]) -> None:
-        self.names = names
-        self.rows = rows
-        self.roots = roots
+    names: Sequence[str]
+    rows: Sequence[tuple[Choice, ...]]
+    roots: tuple[int, ...]
 
     def __len__(self) -> int:
         """Count the nodes."""

@@ -183,10 +183,7 @@ def _induced(
     found = _taken(problem, reduced, answer, best)
     if found is not best:
         return found
-    spare = [row[0] for row in problem.tree]
-    for number, choice in best.choice.items():
-        spare[number] = choice
-    rows: list[tuple[Choice, ...]] = [(choice,) for choice in spare]
+    rows: list[tuple[Choice, ...]] = [(choice,) for choice in problem.completed(best)]
     for number, place in enumerate(answer.chosen):
         if place >= 0:
             rows[number] += (reduced.rows[number][place],)
@@ -320,9 +317,7 @@ def _solve(program: _Program, seconds: float, ordered: bool = True) -> _Solved:
 def _polished(problem: ExtractionProblem, found: Extraction, until: Deadline) -> Extraction:
     """A program after what is too small for a solver that sees large costs beside it: classes that are cheaper by another choice."""
     assert problem.roots is not None
-    spare = [row[0] for row in problem.tree]
-    for number, choice in found.choice.items():
-        spare[number] = choice
+    spare = problem.completed(found)
     best = Walked(found.cost, dict(found.choice))
     tried = ((number, choice) for number in found.choice for choice in problem.rows[number])
     for number, choice in islice(tried, TRIED):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from dataclasses import replace
 from math import inf
 
 from dslc.deadline import Deadline
@@ -11,6 +12,7 @@ from dslc.egraph.extract.local_search import joint_of, switched
 from dslc.egraph.extract.program import extract
 from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, ExtractionProblem, Price, walk
 from dslc.egraph.graph import EGraph
+from dslc.records import record
 
 SWITCHES = 60  #: joint switches tried after one change
 FIRST = 500  #: joint switches tried at first
@@ -95,17 +97,20 @@ class IncrementalExtraction:
         return found
 
 
+@record
 class FreshExtraction:
-    """The program of an e-graph's roots by any extractor, which looks at all of it whenever it is asked."""
+    """The program of an e-graph's roots by any extractor, which looks at all of it whenever it is asked.
 
-    __slots__ = ("_egraph", "_how", "_price", "_seconds")
+    `how` is one of `EXTRACTORS`, and `seconds` what it may take each time.
+    """
 
-    def __init__(self, egraph: EGraph, price: Price, how: str, seconds: float) -> None:
-        """`how` is one of `EXTRACTORS`, and `seconds` what it may take each time."""
-        self._egraph, self._price, self._how, self._seconds = egraph, price, how, seconds
+    egraph: EGraph
+    price: Price
+    how: str
+    seconds: float
 
     def clone(self, egraph: EGraph) -> FreshExtraction:
-        return FreshExtraction(egraph, self._price, self._how, self._seconds)
+        return replace(self, egraph=egraph)
 
     def best(self) -> Extraction | None:
-        return extract(self._egraph, self._price, self._how, until=Deadline.after(self._seconds))
+        return extract(self.egraph, self.price, self.how, until=Deadline.after(self.seconds))

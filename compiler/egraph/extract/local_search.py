@@ -129,10 +129,7 @@ def joint_of(
     program = Walked(found.cost, dict(found.choice))
     several = [number for number in range(len(problem)) if len(problem.uses(number)) > 1]
 
-    # what is not in the program is had as the program of shared costs would
-    spare = [row[0] for row in problem.tree]
-    for number, choice in found.choice.items():
-        spare[number] = choice
+    spare = problem.completed(found)
     for _ in range(ROUNDS):
         before = program.cost
         program, over = switched(problem, problem.roots, spare.__getitem__, program, several, until)

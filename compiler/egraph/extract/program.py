@@ -9,6 +9,7 @@ from dslc.egraph.extract import EXTRACTORS
 from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, ExtractionProblem, Price, Weigh
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Graph, Node, Value, Values, with_args
+from dslc.records import record
 
 
 def extract(
@@ -42,9 +43,7 @@ def program_of(egraph: EGraph, extraction: Extraction) -> Graph:
 class _Builder:
     def __init__(self, egraph: EGraph, extraction: Extraction) -> None:
         self.egraph = egraph
-        self.chosen: dict[int, Node | None] = {}
-        for number, choice in extraction.choice.items():
-            self.chosen[number] = choice.key if isinstance(choice.key, Node) else None
+        self.chosen = {number: one.key for number, one in extraction.choice.items() if isinstance(one.key, Node)}
         self.built: dict[int, Value] = {}
         self.nodes: dict[Node, Values] = {}
         self.weights: dict[int, Choice] | None = None
@@ -89,11 +88,11 @@ class _Builder:
         return key
 
 
+@record
 class _Weights:
     """The classes that depend on weights only, each node for one."""
 
-    def __init__(self, egraph: EGraph) -> None:
-        self.egraph = egraph
+    egraph: EGraph
 
     def choices(self, number: int) -> list[Choice]:
         return [Choice(node, 1.0, self.egraph.memo[node].kids) for node in self.egraph.members[number] if node.constant]
@@ -103,7 +102,4 @@ def weights_of(egraph: EGraph) -> dict[int, Choice]:
     """Choose the fewest nodes for all that depends on weights only."""
     constant = [number for number in egraph.members if egraph.constant(number)]
     problem = ExtractionProblem(_Weights(egraph), constant)
-    out: dict[int, Choice] = {}
-    for number, (choice, _) in zip(problem.names, problem.tree, strict=True):
-        out[number] = choice
-    return out
+    return {number: choice for number, (choice, _) in zip(problem.names, problem.tree, strict=True)}

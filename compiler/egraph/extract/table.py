@@ -150,7 +150,7 @@ class EGraphTable:
         egraph = self.egraph
         members = egraph.members.get(number)
         if members is None:
-            node = self._unit(number)
+            node = egraph.units.get(number)
             return (self.choice(node),) if node else ()
         if egraph.constant(number):
             return (Choice(None, 0.0, ()),)
@@ -171,20 +171,14 @@ class EGraphTable:
             found = self._read[number, kind] = -len(self._weights) if price > 0 else 0
         return found
 
-    def _unit(self, number: int) -> Node | None:
-        return self.egraph.units.get(number)
-
     def uses(self, number: int) -> Sequence[tuple[int, Choice]]:
         egraph = self.egraph
-        node = self._unit(number)
+        node = egraph.units.get(number)
         if node:
             choice = Choice(node, 0.0, (number,))
             return [(out, choice) for out in dict.fromkeys([egraph.find(out) for out in egraph.memo[node].outs])]
-        found: list[tuple[int, Choice]] = []
-        for user in egraph.users.get(number, ()):
-            entry = egraph.memo[user]
-            found.append((egraph.find(entry.outs[0]) if entry.unit < 0 else egraph.find(entry.unit), self.choice(user)))
-        return found
+        entries = [(user, egraph.memo[user]) for user in egraph.users.get(number, ())]
+        return [(egraph.find(one.outs[0] if one.unit < 0 else one.unit), self.choice(user)) for user, one in entries]
 
 
 class ExtractionProblem:
@@ -238,6 +232,10 @@ class ExtractionProblem:
                     for kid in dict.fromkeys(choice.kids):
                         self._uses[kid].append((own, choice))
         return self._uses[number]
+
+    def completed(self, program: Extraction) -> list[Choice]:
+        """A choice for every class: that of a program, and the greedy one of what is not in it."""
+        return [program.choice.get(number, choice) for number, (choice, _) in enumerate(self.tree)]
 
     def named(self, extraction: Extraction) -> Extraction:
         """An extraction by the numbers of the table that this was made from."""

@@ -12,7 +12,7 @@ from typing import Any
 from dslc.analysis.isl import Frame
 from dslc.analysis.poly import COMPARISONS, Monomial, NotIntegral, Poly, compared, polynomial
 from dslc.ir.polynomials import over
-from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
+from dslc.ir.scalar import Iter, Num, Scalar, Sym
 from dslc.prove.exact.terms import Unsolved
 
 
@@ -72,16 +72,14 @@ class Affine:
 
     def _special(self, node: Scalar, variables: tuple[Iter, ...]) -> Any:
         """Quotients by numbers, min, max, abs and choices; None for what is taken as an unknown."""
-        if not isinstance(node, Apply):
-            return None
         frame = self._frame
-        match node.name, node.args:
+        match node.op, node.args:
             case "//" | "%", (top, Num(value=int() as by)) if by > 0:
                 function = self.function(top, variables)
-                return frame.quotient(function, by) if node.name == "//" else frame.remainder(function, by)
+                return frame.quotient(function, by) if node.op == "//" else frame.remainder(function, by)
             case "min" | "max", args:
                 a, b = (self.function(arg, variables) for arg in args)
-                return a.min(b) if node.name == "min" else a.max(b)
+                return a.min(b) if node.op == "min" else a.max(b)
             case "abs", (arg,):
                 a = self.function(arg, variables)
                 return a.max(a.neg())
@@ -89,7 +87,7 @@ class Affine:
                 where = self.condition(condition, variables)
                 then, other = (self.function(arg, variables) for arg in branches)
                 return then.intersect_domain(where).union_add(other.subtract_domain(where))
-        if node.free:
+        if node.op and node.free:
             raise NotAffine(f"{node} is not affine")
         return None
 
@@ -103,21 +101,20 @@ class Affine:
     def _condition(self, node: Scalar, variables: tuple[Iter, ...]) -> Any:
         if isinstance(node, Num):
             return self._frame.universe(len(variables)) if node.value else self._frame.empty(len(variables))
-        if isinstance(node, Apply):
-            if node.name in {"and", "or"}:
-                parts = (self.condition(arg, variables) for arg in node.args)
-                return reduce(lambda a, b: a.intersect(b) if node.name == "and" else a.union(b), parts)
-            if node.name == "not":
-                return self.condition(node.args[0], variables).complement()
-            if node.name in COMPARISONS:
-                try:
-                    function = self.polynomial(compared(node.name, *node.args), variables)
-                except NotIntegral:
-                    raise NotAffine(f"{node} is not about positions") from None
-                if node.name in {"==", "!="}:
-                    zeros = function.zero_set()
-                    return zeros if node.name == "==" else zeros.complement()
-                return function.nonneg_set()
+        if node.op in {"and", "or"}:
+            parts = (self.condition(arg, variables) for arg in node.args)
+            return reduce(lambda a, b: a.intersect(b) if node.op == "and" else a.union(b), parts)
+        if node.op == "not":
+            return self.condition(node.args[0], variables).complement()
+        if node.op in COMPARISONS:
+            try:
+                function = self.polynomial(compared(node.op, *node.args), variables)
+            except NotIntegral:
+                raise NotAffine(f"{node} is not about positions") from None
+            if node.op in {"==", "!="}:
+                zeros = function.zero_set()
+                return zeros if node.op == "==" else zeros.complement()
+            return function.nonneg_set()
         raise NotAffine(f"{node} is not about positions")
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Apply, Reduce, Scalar, walk
+from dslc.ir.scalar import Reduce, Scalar, walk
 from dslc.records import record
 
 NOT_NAN = "what is compared is not NaN"  #: a presumption of proofs besides that floats are real numbers
@@ -64,4 +64,4 @@ def _compares_floats(scope: Scope, operands: tuple[DType, ...]) -> bool:
 def _compared(node: Scalar) -> tuple[Scalar, ...]:
     if isinstance(node, Reduce):
         return (node.body,) if node.kind in {"max", "min"} else ()
-    return node.args if isinstance(node, Apply) and node.name in _ORDER else ()
+    return node.args if node.op in _ORDER else ()

@@ -15,7 +15,7 @@ from operator import add, and_, mul
 
 from dslc.analysis.poly import Monomial, Poly, as_poly, atom
 from dslc.ir.polynomials import over
-from dslc.ir.scalar import Apply, Num, Scalar, Sym
+from dslc.ir.scalar import Num, Scalar, Sym
 from dslc.records import record
 
 POWERS = 12  #: a power beyond this one is kept as a function
@@ -189,17 +189,16 @@ def from_sizes(node: Scalar) -> Ratio:
         return from_number(node.value)
     if isinstance(node, Sym):
         return from_poly(atom(node))
-    if isinstance(node, Apply):
-        if node.name == "+":
-            return reduce(add, (from_sizes(arg) for arg in node.args), ZERO)
-        if node.name == "*":
-            return reduce(mul, (from_sizes(arg) for arg in node.args), ONE)
-        if node.name == "/" and not (below := from_sizes(node.args[1])).is_zero:
-            return from_sizes(node.args[0]) * below.inverse
-        if node.name == "^" and (power := _whole(node.args[1])) is not None:
-            base = from_sizes(node.args[0])
-            if power >= 0 or not base.is_zero:
-                return reduce(mul, [base if power >= 0 else base.inverse] * abs(power), ONE)
+    if node.op == "+":
+        return reduce(add, (from_sizes(arg) for arg in node.args), ZERO)
+    if node.op == "*":
+        return reduce(mul, (from_sizes(arg) for arg in node.args), ONE)
+    if node.op == "/" and not (below := from_sizes(node.args[1])).is_zero:
+        return from_sizes(node.args[0]) * below.inverse
+    if node.op == "^" and (power := _whole(node.args[1])) is not None:
+        base = from_sizes(node.args[0])
+        if power >= 0 or not base.is_zero:
+            return reduce(mul, [base if power >= 0 else base.inverse] * abs(power), ONE)
     return from_poly(atom(node))
 
 

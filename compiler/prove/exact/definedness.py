@@ -17,7 +17,7 @@ from dslc.analysis.isl import coalesced
 from dslc.analysis.poly import Poly, atom, scalar_of
 from dslc.ir.dtype import DType
 from dslc.ir.fold import least
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Sym, Table, apply, raw_apply, walk
+from dslc.ir.scalar import Num, Read, Reduce, Scalar, Sym, Table, apply, raw_apply, walk
 from dslc.prove.exact.affine import NotAffine
 from dslc.prove.exact.coefficient import NotRational, from_poly, from_sizes, is_positive
 from dslc.prove.exact.evaluate import Evaluator, Place, about_sizes
@@ -38,21 +38,21 @@ Needs = dict[tuple[Atom, ...], Any]
 @cache
 def _is_partial(node: Scalar) -> bool:
     """Return whether some partial function occurs."""
-    return any(isinstance(part, Apply) and _name_is_partial(part.name) and not _is_known(part) for part in walk(node))
+    return any(_name_is_partial(part.op) and not _is_known(part) for part in walk(node))
 
 
 def _name_is_partial(name: str) -> bool:
     return name not in _TOTAL and not name.startswith(("convert:", "read "))
 
 
-def _is_known(node: Apply) -> bool:
+def _is_known(node: Scalar) -> bool:
     """A quotient by a number that is not 0, a power with a small exponent, a function of numbers."""
     if all(isinstance(arg, Num) for arg in node.args):
         return True
     below = node.args[-1]
-    if node.name in {"/", "//", "%"} or node.name.startswith("quotient:"):
+    if node.op in {"/", "//", "%"} or node.op.startswith("quotient:"):
         return isinstance(below, Num) and below.value != 0
-    return node.name == "^" and isinstance(below, Num) and below.value >= 0 and below.value == int(below.value)
+    return node.op == "^" and isinstance(below, Num) and below.value >= 0 and below.value == int(below.value)
 
 
 class DefinedElements:
@@ -108,14 +108,14 @@ class DefinedElements:
                 yield from self._needs(index, place).items()
         elif isinstance(node, Reduce):
             yield from self._of_range(node, place)
-        elif isinstance(node, Apply) and node.name == "select":
+        elif node.op == "select":
             yield from self._needs(node.args[0], place).items()
             yield from self._where(node.args[0], True, node.args[1], place)
             yield from self._where(node.args[0], False, node.args[2], place)
-        elif isinstance(node, Apply):
+        else:
             for arg in node.args:
                 yield from self._needs(arg, place).items()
-            if _name_is_partial(node.name) and not _is_known(node):
+            if _name_is_partial(node.op) and not _is_known(node):
                 yield from self._own(node, place)
 
     def _where(self, condition: Scalar, holds: bool, node: Scalar, place: Place) -> Found:
@@ -140,12 +140,12 @@ class DefinedElements:
         for atoms, map in found:
             yield atoms, self._functions.algebra.frame.drop(map, len(place.variables), len(node.iters))
 
-    def _own(self, node: Apply, place: Place) -> Found:
+    def _own(self, node: Scalar, place: Place) -> Found:
         """The elements of the function itself."""
-        if node.name == "/" or (node.name == "^" and isinstance(node.args[1], Num) and not self._is_whole(node)):
+        if node.op == "/" or (node.op == "^" and isinstance(node.args[1], Num) and not self._is_whole(node)):
             power = node.args[1].value if isinstance(node.args[1], Num) else -1
-            if node.name == "/" or (power < 0 and power == int(power)):
-                yield from self._of_divisor(node.args[1] if node.name == "/" else node.args[0], node, place)
+            if node.op == "/" or (power < 0 and power == int(power)):
+                yield from self._of_divisor(node.args[1] if node.op == "/" else node.args[0], node, place)
                 return
             if power == -0.5:  # the inverse of a root
                 yield from self._of_terms(self._evaluator.value(raw_apply("sqrt", node.args[0]), place))
@@ -155,7 +155,7 @@ class DefinedElements:
         dtype = self._evaluator.dtype(node)
         return dtype is not None and dtype is not DType.BOOL and dtype.is_integer
 
-    def _of_divisor(self, below: Scalar, node: Apply, place: Place) -> Found:
+    def _of_divisor(self, below: Scalar, node: Scalar, place: Place) -> Found:
         if about_sizes(below):
             yield from self._not_zero(below, place)
         elif self._is_whole(node):
@@ -175,10 +175,10 @@ class DefinedElements:
 
     def _of_sizes(self, node: Scalar, place: Place) -> Found:
         for part in walk(node):
-            if not isinstance(part, Apply) or not _name_is_partial(part.name) or _is_known(part):
+            if not _name_is_partial(part.op) or _is_known(part):
                 continue
-            power = part.args[1] if part.name == "^" else None
-            if part.name in {"/", "//", "%"}:
+            power = part.args[1] if part.op == "^" else None
+            if part.op in {"/", "//", "%"}:
                 yield from self._not_zero(part.args[1], place)
             elif isinstance(power, Num) and power.value == int(power.value):
                 yield from self._not_zero(part.args[0], place)

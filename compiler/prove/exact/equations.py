@@ -30,7 +30,7 @@ def solved(conditions: Sequence[Scalar]) -> tuple[dict[Scalar, Scalar], list[Sca
 
 def _with_quotient(condition: Scalar) -> Scalar:
     """`p % n == c` for numbers `n > c >= 0` as `p == n * q + c`, with a name for the quotient, where that gives a size."""
-    if isinstance(condition, Apply) and condition.name == "==":
+    if condition.op == "==":
         for pair in (condition.args, condition.args[::-1]):
             match pair:
                 case (Apply(name="%", args=(top, Num(value=int() as by))), Num(value=int() as number)):
@@ -54,7 +54,7 @@ def _alone(poly: Poly) -> Iterator[tuple[Scalar, Poly]]:
 
 
 def _solution(condition: Scalar) -> tuple[Sym, Scalar] | None:
-    if not (isinstance(condition, Apply) and condition.name == "=="):
+    if condition.op != "==":
         return None
     try:
         difference = polynomial(condition.args[0]) - polynomial(condition.args[1])
@@ -111,4 +111,4 @@ def named(extents: Iterable[Scalar]) -> tuple[dict[Scalar, Scalar], list[Scalar]
 
 
 def _nameable(node: Scalar) -> bool:
-    return isinstance(node, Sym) or (isinstance(node, Apply) and node.name == "//" and isinstance(node.args[1], Num))
+    return isinstance(node, Sym) or (node.op == "//" and isinstance(node.args[1], Num))

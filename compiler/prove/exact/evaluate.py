@@ -125,7 +125,6 @@ class Evaluator:
             return self._table(node, place)
         if isinstance(node, Reduce):
             return self._reduce(node, place)
-        assert isinstance(node, Apply)
         return self._apply(node, place)
 
     def _one(self, place: Place) -> Sum:
@@ -137,7 +136,7 @@ class Evaluator:
     def _sizes(self, node: Scalar, place: Place) -> Sum:
         if isinstance(node, Num) and is_infinite(node):
             return self._algebra.constant(INFINITY, place.domain, ONE if node.value > 0 else MINUS_ONE)
-        if isinstance(node, Apply) and (node.name in _BRANCHING or (node.name in {"max", "min"} and not node.integral)):
+        if node.op in _BRANCHING or (node.op in {"max", "min"} and not node.integral):
             return self._apply(node, place)
         try:
             return self._algebra.number(from_sizes(node), place.domain)
@@ -187,8 +186,8 @@ class Evaluator:
 
     # ---- functions -------------------------------------------------------------------------------------------------
 
-    def _apply(self, node: Apply, place: Place) -> Sum:
-        name, args, algebra = node.name, node.args, self._algebra
+    def _apply(self, node: Scalar, place: Place) -> Sum:
+        name, args, algebra = node.op, node.args, self._algebra
         if name == "select":
             return self._select(node, place)
         if name in COMPARISONS or name in {"and", "or", "not"}:
@@ -228,9 +227,9 @@ class Evaluator:
             return self._functions.largest([(value, place.domain, 0), (negated(value), place.domain, 0)], place.domain)
         return self._functions.applied(name, [self._typed(arg, dtype, place) for arg in args], place.domain)
 
-    def _of_integers(self, node: Apply, dtype: DType, place: Place) -> Sum:
+    def _of_integers(self, node: Scalar, dtype: DType, place: Place) -> Sum:
         """Modulo 2^bits of the type: what is no sum and no product is a function of ring elements of which little is known."""
-        name, args, whole, domain = node.name, node.args, self._whole, place.domain
+        name, args, whole, domain = node.op, node.args, self._whole, place.domain
         values = [self._typed(arg, dtype, place) for arg in args]
         if name == "+":
             return tuple(chain(*values))
@@ -244,7 +243,7 @@ class Evaluator:
         if name in {"max", "min"}:
             return self._extreme(name, [(arg, place, 0) for arg in args], dtype, place)
         if name == "abs":
-            if isinstance(args[0], Apply) and args[0].name == "abs":
+            if args[0].op == "abs":
                 return values[0]  # also where it is the smallest number, whose opposite is itself
             members = [(values[0], domain, 0), (negated(values[0]), domain, 0)]
             return (
@@ -252,7 +251,7 @@ class Evaluator:
                 if dtype in TypeClass.SIGNED.members
                 else values[0]
             )
-        quotient = isinstance(args[0], Apply) and args[0].name.partition(":")[0] in {"/", "quotient"}
+        quotient = args[0].op.partition(":")[0] in {"/", "quotient"}
         if name in _ROUNDING and (name == "trunc" or not quotient):
             return values[0]
         return whole.applied(name + self._beyond(args, dtype), dtype, values, domain)
@@ -296,7 +295,7 @@ class Evaluator:
                     return self._algebra.number(below.inverse, place.domain)
         return self._functions.applied("inverse", [self._typed(node, dtype, place)], place.domain)
 
-    def _select(self, node: Apply, place: Place) -> Sum:
+    def _select(self, node: Scalar, place: Place) -> Sum:
         condition, then, other = node.args
         dtype = self.dtype(node)
         if not condition.reads:
@@ -308,20 +307,20 @@ class Evaluator:
         right = self._algebra.product(self._not(held, place), self._typed(other, dtype, place))
         return left + right
 
-    def _comparison(self, node: Apply, place: Place) -> Sum:
+    def _comparison(self, node: Scalar, place: Place) -> Sum:
         """A truth value: 1 where it holds."""
         # the type in which both are compared is that of their sum
         dtype = self.dtype(raw_apply("+", *node.args))
-        if node.name in {"==", "!="}:
+        if node.op in {"==", "!="}:
             found = self._equal(node.args, dtype, place)
-            return found if node.name == "==" else self._not(found, place)
-        sides = node.args if node.name in {"<", ">="} else node.args[::-1]
+            return found if node.op == "==" else self._not(found, place)
+        sides = node.args if node.op in {"<", ">="} else node.args[::-1]
         a, b = (self._typed(arg, dtype, place) for arg in sides)
         if dtype is not None and dtype.is_integer:
             found = self._whole.less(dtype, a, b, place.domain, self._beyond(sides, dtype))
         else:
             found = self._functions.applied("positive", [b + negated(a)], place.domain)
-        return found if node.name in {"<", ">"} else self._not(found, place)
+        return found if node.op in {"<", ">"} else self._not(found, place)
 
     def _equal(self, args: Sequence[Scalar], dtype: DType | None, place: Place) -> Sum:
         a, b = (self._typed(arg, dtype, place) for arg in args)
@@ -338,14 +337,14 @@ class Evaluator:
         low, high = integer_range(dtype)
         return isinstance(node, Num) and (is_infinite(node) or low <= node.value <= high)
 
-    def _logic(self, node: Apply, place: Place) -> Sum:
+    def _logic(self, node: Scalar, place: Place) -> Sum:
         parts = [self.truth(arg, place) for arg in node.args]
-        if node.name == "not":
+        if node.op == "not":
             return self._not(parts[0], place)
         total = parts[0]
         for part in parts[1:]:
             both = self._algebra.product(total, part)
-            total = both if node.name == "and" else total + part + negated(both)
+            total = both if node.op == "and" else total + part + negated(both)
         return total
 
     def truth(self, node: Scalar, place: Place) -> Sum:
@@ -357,8 +356,8 @@ class Evaluator:
             return self._not(self._whole.is_zero(dtype, value, place.domain), place)
         return self._not(self._functions.applied("zero", [self._algebra.signed(value)], place.domain), place)
 
-    def _convert(self, node: Apply, place: Place) -> Sum:
-        target, inner = DTYPES[node.name.partition(":")[2]], node.args[0]
+    def _convert(self, node: Scalar, place: Place) -> Sum:
+        target, inner = DTYPES[node.op.partition(":")[2]], node.args[0]
         if target is DType.BOOL:
             return self.truth(inner, place)
         source, value = self.dtype(inner), self.value(inner, place)
@@ -366,14 +365,14 @@ class Evaluator:
             # sizes and numbers that a program is written with have any type, and the integers are mapped to every ring
             if about_sizes(inner) if target.is_float else is_whole(inner):
                 return value
-            if target is DType.I64 and isinstance(inner, Apply) and inner.name in {"max", "min"}:
+            if target is DType.I64 and inner.op in {"max", "min"}:
                 # truncation keeps the order of numbers, of which int64 is taken to hold all
-                parts = [raw_apply(node.name, arg) for arg in inner.args]
-                return self._extreme(inner.name, [(part, place, 0) for part in parts], target, place)
+                parts = [raw_apply(node.op, arg) for arg in inner.args]
+                return self._extreme(inner.op, [(part, place, 0) for part in parts], target, place)
             source = DType.I64 if is_whole(inner) else DType.F64
-        if isinstance(inner, Apply) and inner.name.startswith("convert:"):
+        if inner.op.startswith("convert:"):
             first = self.dtype(inner.args[0])
-            middle = DTYPES[inner.name.partition(":")[2]]
+            middle = DTYPES[inner.op.partition(":")[2]]
             if first is target and first.is_float and holds(middle, first):
                 return self.value(inner.args[0], place)
         return self._whole.converted(value, source, target, place.domain)
@@ -442,8 +441,7 @@ class Evaluator:
 def about_sizes(node: Scalar) -> bool:
     """Return whether an expression is about sizes alone, and no sum over positions."""
     return not node.free and not any(
-        isinstance(part, Read | Reduce | Table) or (isinstance(part, Apply) and part.name.startswith(_TYPED))
-        for part in walk(node)
+        isinstance(part, Read | Reduce | Table) or part.op.startswith(_TYPED) for part in walk(node)
     )
 
 

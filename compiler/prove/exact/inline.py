@@ -166,7 +166,7 @@ class Inliner:
         if isinstance(node, Apply):
             args = [self._put(arg, body) for arg in node.args]
             # a product of products is one product: squares of squares double it each time
-            if sum(len(arg.args) for arg in args if isinstance(arg, Apply) and arg.name == node.name) > PARTS:
+            if sum(len(arg.args) for arg in args if arg.op == node.name) > PARTS:
                 raise CannotInline("the programs are too large")
             new = self._quotient(node, args, body) or apply(node.name, *args)
             return self._known.get(new, new)
@@ -201,7 +201,7 @@ class Inliner:
             return raw_apply(f"quotient:{dtype}", *args)
         number, inner = node.args[0], node.args[1]
         assert isinstance(number, Num) and isinstance(number.value, Fraction)
-        computed = isinstance(inner, Apply) and inner.name in {"+", "*"}
+        computed = inner.op in {"+", "*"}
         if len(args) > 2 or computed or number.value.numerator != 1:
             raise CannotInline("a fraction times a computed integer")
         # how the smart constructors write a division by a number
@@ -230,9 +230,7 @@ def _position(index: Scalar) -> Scalar:
     """An index of numbers alone, which are integers there."""
     if index.reads or index.integral:
         return index
-    return rebuild(
-        index, lambda part: part.args[0] if isinstance(part, Apply) and part.name == "convert:int64" else None
-    )
+    return rebuild(index, lambda part: part.args[0] if part.op == "convert:int64" else None)
 
 
 def _types(args: Values) -> tuple[DType, ...]:

@@ -28,7 +28,6 @@ from dslc.analysis.reads import ReadLoop
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import (
-    Apply,
     Iter,
     Num,
     Read,
@@ -105,19 +104,17 @@ class Radix:
 
     def _simpler(self, node: Scalar) -> Scalar:
         self._check()
-        if not isinstance(node, Apply):
-            return node
-        if node.name in {"//", "%"} and not (isinstance(node.args[1], Num) and is_affine(node.args[0])):
-            return self._divided(node.name, *node.args)
-        if node.name in COMPARISONS and not all(is_affine(arg) for arg in node.args):
-            decided = self._decided(node.name, *node.args)
+        if node.op in {"//", "%"} and not (isinstance(node.args[1], Num) and is_affine(node.args[0])):
+            return self._divided(node.op, *node.args)
+        if node.op in COMPARISONS and not all(is_affine(arg) for arg in node.args):
+            decided = self._decided(node.op, *node.args)
             return self._by_digits(node) if decided is None else num(decided)
         return node
 
-    def _by_digits(self, node: Apply) -> Scalar:
+    def _by_digits(self, node: Scalar) -> Scalar:
         """`s * q + r >= 0` is `q >= 0` where `0 <= r < s`: comparisons of positions in mixed radix, by their leading digits."""
         try:
-            difference = compared(node.name, *node.args)
+            difference = compared(node.op, *node.args)
         except NotIntegral:
             return node
         for stride in sorted(
@@ -129,9 +126,9 @@ class Radix:
                 if not self._inside(scalar_of(low), scalar_of(by)):
                     continue
                 high = scalar_of(digit)
-                if node.name in {"==", "!="}:
+                if node.op in {"==", "!="}:
                     same = apply("and", apply("==", high, num(0)), apply("==", scalar_of(low), num(0)))
-                    return self.simplify(same if node.name == "==" else apply("not", same))
+                    return self.simplify(same if node.op == "==" else apply("not", same))
                 return self.simplify(apply(">=", high, num(0)))
         return node
 
@@ -233,10 +230,10 @@ class Radix:
     def _splits(self, roots: Sequence[Scalar]) -> _Splits:
         divisors: dict[Iter, dict[Scalar, None]] = {}
         for node in (node for root in roots for node in walk(root)):
-            if isinstance(node, Apply) and node.name in {"//", "%"}:
+            if node.op in {"//", "%"}:
                 # `i // a % b` is about `a` (found by itself) and `a * b`
                 top, by = node.args
-                inner = _as(top, "//") if node.name == "%" else None
+                inner = _as(top, "//") if node.op == "%" else None
                 top, by = (top, by) if inner is None else (inner[0], apply("*", inner[1], by))
                 if isinstance(top, Iter):
                     divisors.setdefault(top, {})[by] = None
@@ -336,10 +333,7 @@ def quotients_left(roots: Iterable[Scalar]) -> set[int]:
 def quotient_by_size(index: Scalar) -> bool:
     """Return whether an index has a quotient or a remainder that isl cannot take."""
     return any(
-        isinstance(part, Apply)
-        and part.name in {"//", "%"}
-        and bool(part.free)
-        and not (isinstance(part.args[1], Num) and is_affine(part.args[0]))
+        part.op in {"//", "%"} and bool(part.free) and not (isinstance(part.args[1], Num) and is_affine(part.args[0]))
         for part in walk(index)
     )
 
@@ -373,7 +367,7 @@ def _joined(position: Scalar) -> Scalar:
 
 def _join(poly: Poly, rest: Scalar) -> Poly | None:
     """`c * d * (p // d) + c * (p % d)` is `c * p`."""
-    if not (isinstance(rest, Apply) and rest.name == "%" and poly.degree_in(rest) == 1):
+    if not (rest.op == "%" and poly.degree_in(rest) == 1):
         return None
     top, by = rest.args
     inner = _as(top, "//")
@@ -390,11 +384,10 @@ def _join(poly: Poly, rest: Scalar) -> Poly | None:
 
 def is_affine(node: Scalar) -> bool:
     """Return whether isl can take the expression as it is: no products of unknowns, quotients by numbers only."""
-    if isinstance(node, Apply):
-        if node.name in {"//", "%"} and not isinstance(node.args[1], Num):
-            return False
-        if node.name == "*" and sum(not isinstance(arg, Num) for arg in node.args) > 1:
-            return False
+    if node.op in {"//", "%"} and not isinstance(node.args[1], Num):
+        return False
+    if node.op == "*" and sum(not isinstance(arg, Num) for arg in node.args) > 1:
+        return False
     return all(is_affine(child) for child in node.children)
 
 
@@ -403,7 +396,7 @@ def _by_name(iters: Iterable[Iter]) -> list[Iter]:
 
 
 def _as(node: Scalar | None, name: str) -> tuple[Scalar, Scalar] | None:
-    return (node.args[0], node.args[1]) if isinstance(node, Apply) and node.name == name else None
+    return (node.args[0], node.args[1]) if node and node.op == name else None
 
 
 def multiple(node: Scalar, by: Scalar) -> Scalar | None:
@@ -463,7 +456,7 @@ def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] |
     memo: dict[Scalar, Scalar] = {}
 
     def leaf(node: Scalar) -> Scalar | None:
-        if isinstance(node, Apply) and node.name in COMPARISONS and not node.reads and quotient_by_size(node):
+        if node.op in COMPARISONS and not node.reads and quotient_by_size(node):
             at = tuple(_by_name(node.free))
             shape = _shape(node)
             if shape not in truths:

@@ -118,7 +118,7 @@ class _Flat:
         return reduce("sum", tuple(self.iters), tuple(self.iters.values()), apply("*", num(1), *self.factors), where)
 
     def _take(self, node: Scalar) -> None:
-        if isinstance(node, Apply) and node.name == "*":
+        if node.op == "*":
             for factor in node.args:
                 self._take(factor)
         elif isinstance(node, Reduce) and node.kind == "sum":
@@ -237,7 +237,7 @@ def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
     """The value that an iterator must have for a member of the sum not to be 0."""
     held = [*([node.where] if node.where else []), *_needed(node.body)]
     for condition in conjuncts(*held):
-        if not (isinstance(condition, Apply) and condition.name == "==") or condition.reads:
+        if condition.op != "==" or condition.reads:
             continue
         try:
             slope, rest = (polynomial(condition.args[0]) - polynomial(condition.args[1])).split(it)

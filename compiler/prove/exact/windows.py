@@ -205,9 +205,9 @@ class _Uses:
 
 def _compared(node: Scalar) -> tuple[Scalar, Kind] | None:
     """The integer of which a comparison says that it is at least 0, or (un)equal to 0."""
-    if not (isinstance(node, Apply) and node.name in COMPARISONS and all(is_integral(arg) for arg in node.args)):
+    if not (node.op in COMPARISONS and all(is_integral(arg) for arg in node.args)):
         return None
-    return scalar_of(compared(node.name, *node.args)), "same" if node.name in {"==", "!="} else "least"
+    return scalar_of(compared(node.op, *node.args)), "same" if node.op in {"==", "!="} else "least"
 
 
 def _turned(poly: Poly, it: Iter, slope: Poly) -> int | None:
@@ -237,9 +237,8 @@ class _Writer:
             index = tuple(self._index(part) if self._concerns(part) else self.write(part) for part in node.index)
             return read(node.operand, index, self.write(node.other) if node.other else None)
         if self._concerns(node) and (goal := _compared(node)) is not None:
-            assert isinstance(node, Apply)
             new = scalar_of(self._poly(polynomial(goal[0]), goal[1]))
-            return apply(node.name if goal[1] == "same" else ">=", new, num(0))
+            return apply(node.op if goal[1] == "same" else ">=", new, num(0))
         if isinstance(node, Reduce):
             where = self.write(node.where) if node.where else None
             return reduce(node.kind, node.iters, node.extents, self.write(node.body), where)
@@ -302,7 +301,7 @@ class _Writer:
         found: dict[Poly, None] = {window.slope * atom(window.at): None}
         for quotient in polynomial(extents[window.at]).atoms:
             # as in `o < e // s + 1`: then `s * o <= e`
-            if isinstance(quotient, Apply) and quotient.name == "//" and polynomial(quotient.args[1]) == window.slope:
+            if quotient.op == "//" and polynomial(quotient.args[1]) == window.slope:
                 found[polynomial(quotient.args[0]) - window.slope * atom(window.at)] = None
         for use in window.uses:
             bound = sorted(

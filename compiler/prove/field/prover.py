@@ -23,7 +23,6 @@ from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown, t
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value, Values
-from dslc.ir.scalar import Apply
 from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.field.degree import difference_degree
@@ -196,7 +195,7 @@ def compare_values(
             return ComparedInstance("none")
         if not any(verdicts):
             # what a conversion rounds may be less than the comparison of floats tolerates
-            converts = any(isinstance(each, Apply) and each.name.startswith("convert:") for each in computed(scopes))
+            converts = any(each.op.startswith("convert:") for each in computed(scopes))
             shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if converts else None
             return ComparedInstance("field", counterexample=shown) if shown else ComparedInstance("floats")
     counterexample = replayed(rules, left, right, names, inputs, rng, drawn, certain)

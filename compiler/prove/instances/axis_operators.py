@@ -268,8 +268,8 @@ class Operators(Values):
     def bind_equal(self, conditions: Sequence[t.Expr], env: AxisEnv) -> None:
         """`R == kernel` says what R is."""
         for condition in conditions:
-            if isinstance(condition, t.Compare) and condition.ops == ("==",):
-                name, other = condition.operands
+            if condition.equated:
+                name, other = condition.equated
                 if isinstance(name, t.Name) and isinstance(self.value(name, env), Unknown):
                     env.values[name.id] = self.value(other, env)
 
@@ -328,12 +328,8 @@ class Operators(Values):
         """`[*L, A, *R]` where `rank(L) == axis`: whether a guard says so."""
         first = dims[0].value if isinstance(dims[0], t.Pack) else None
         for condition in conditions:
-            if (
-                isinstance(condition, t.Compare)
-                and condition.ops == ("==",)
-                and isinstance(condition.operands[1], t.Name)
-            ):
-                count, axis = condition.operands[0], env.values.get(condition.operands[1].id)
+            if condition.equated and isinstance(condition.equated[1], t.Name):
+                count, axis = condition.equated[0], env.values.get(condition.equated[1].id)
                 if not (isinstance(count, t.Call) and count.function == "rank" and count.args == (first,)):
                     continue
                 if isinstance(axis, Fixed):

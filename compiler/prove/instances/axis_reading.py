@@ -228,7 +228,7 @@ class _Rule(Operators):
             self.guard(condition.right, env)
             return
         counted = any(node.function in {"rank", "len"} for node in nodes(t.Call, condition))
-        self.ranked = self.ranked or (counted and not (isinstance(condition, t.Compare) and condition.ops == ("==",)))
+        self.ranked = self.ranked or (counted and not condition.equated)
         if _of_types(condition):
             return
         try:
@@ -244,7 +244,7 @@ class _Rule(Operators):
 
         So it decides which ranks occur, or is another condition at every rank, and then no smaller instance stands for it.
         """
-        equal = isinstance(condition, t.Compare) and condition.ops == ("==",)
+        equal = bool(condition.equated)
         if self.of_ranks(condition, env):
             self.ranked = self.ranked or not equal
             return
@@ -298,10 +298,10 @@ class _Rule(Operators):
             elif not isinstance(value, AllAxes):
                 raise NotRankPolymorphic  # how many axes there are
             return
-        if isinstance(condition, t.Compare) and condition.ops == ("==",):
+        if condition.equated:
             if self.defines(condition, env):
                 return
-            one, other = (self.value(operand, env) for operand in condition.operands)
+            one, other = (self.value(operand, env) for operand in condition.equated)
             if isinstance(one, Count) and isinstance(other, Place):
                 self.spaces.unify(one.sets, (Part(self.spaces.target(other), other.axis, -1),))
                 return
@@ -326,15 +326,15 @@ class _Rule(Operators):
         if not isinstance(found, Number | Truth | Entries) or (isinstance(found, Number) and found.folded):
             raise NotRankPolymorphic  # a guard that is not understood
 
-    def defines(self, condition: t.Compare, env: AxisEnv) -> bool:
+    def defines(self, condition: t.Expr, env: AxisEnv) -> bool:
         """`c * prod(S) == 1` for a number c that stands in no other guard and in no type: at every rank there is such a c."""
-        for product, other in (condition.operands, condition.operands[::-1]):
+        for product, other in (condition.equated, condition.equated[::-1]):
             if not (isinstance(product, t.Binary) and product.op == "*" and isinstance(product.left, t.Name)):
                 continue
             name, folded = product.left.id, self.value(product.right, env)
             syntax = self.sub.syntax
             every = t.walk((guards_in(syntax.left), tuple(param.type for param in syntax.params)))
-            uses = sum(isinstance(node, t.Name) and node.id == name for node in every)
+            uses = sum(node.bare == name for node in every)
             free = isinstance(other, t.Int) and other.value == 1 and uses == 1 and env.module is self.sub.module
             if free and isinstance(folded, Number) and folded.folded:
                 return True
@@ -345,11 +345,11 @@ def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
     """The packs of which a guard says what they broadcast to, and of which nothing else is asked; with that list."""
     only = padded(sub)
     return {
-        arg.id: target
+        arg.bare: target
         for call, target in broadcast_guards(guards_in(sub.syntax.left))
         if target in call.args and len(call.args) == 2
         for arg in call.args
-        if isinstance(arg, t.Name) and arg.id in only
+        if arg.bare in only
     }
 
 
@@ -363,7 +363,7 @@ def _of_types(condition: t.Expr) -> bool:
         return False
     other = condition.operands[1]
     named = other.elements if isinstance(other, t.ListExpr) else (other,)
-    return bool(named) and all(isinstance(each, t.Name) and each.id in DTYPES for each in named)
+    return bool(named) and all(each.bare in DTYPES for each in named)
 
 
 def _some(condition: t.Expr) -> t.Expr | None:

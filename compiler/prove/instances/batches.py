@@ -46,8 +46,8 @@ def packs_of(sub: SubstitutionDef) -> tuple[str, ...]:
 def broadcast_guards(conditions: Iterable[t.Expr]) -> Iterator[tuple[t.Call, t.Expr]]:
     """The guards `broadcast(Q, L) == L`: the call, and the other side."""
     for condition in conditions:
-        if isinstance(condition, t.Compare) and condition.ops == ("==",):
-            for call, other in (condition.operands, condition.operands[::-1]):
+        if condition.equated:
+            for call, other in (condition.equated, condition.equated[::-1]):
                 if isinstance(call, t.Call) and call.function == "broadcast":
                     yield call, other
 
@@ -56,7 +56,7 @@ def fitted(sub: SubstitutionDef) -> set[str]:
     """Packs that a guard lets broadcast to a shape which other names give: longer ones never fit."""
     found = set()
     for call, other in broadcast_guards(guards_in(sub.syntax.left)):
-        found |= {arg.id for arg in call.args if isinstance(arg, t.Name)} - names_in(other)
+        found |= {arg.bare for arg in call.args if arg.bare} - names_in(other)
     return found & set(packs_of(sub))
 
 

@@ -218,17 +218,17 @@ class AssumedCase:
             return bool(condition.value)
         if condition in self.conditions:
             return True
-        if isinstance(condition, Apply) and condition.name == "and":
+        if condition.op == "and":
             return all(self._all(arg, note) for arg in condition.args)
         note(condition)
         return True
 
     def _assumed(self, condition: Scalar) -> None:
-        if isinstance(condition, Apply) and len(condition.args) == 2:
-            if condition.name == "==":
+        if len(condition.args) == 2:
+            if condition.op == "==":
                 self._solve(*condition.args)
-            if condition.name in {">=", ">", "<=", "<"}:
-                self._bound(condition.name, *condition.args)
+            if condition.op in {">=", ">", "<=", "<"}:
+                self._bound(condition.op, *condition.args)
         self._add(condition)
 
     def _asked(self, condition: Scalar) -> None:
@@ -308,7 +308,7 @@ class AssumedCase:
 
     def _real_factor(self, product: Scalar, other: Scalar) -> tuple[Sym, Scalar] | None:
         """`c * n == 1` for an unknown number c."""
-        if isinstance(product, Apply) and product.name == "*" and not self.has_real(other):
+        if product.op == "*" and not self.has_real(other):
             names = [f for f in product.args if f in self.reals]
             rest = [f for f in product.args if f not in self.reals]
             if len(names) == 1 and isinstance(names[0], Sym) and not any(self.has_real(f) for f in rest):
@@ -377,7 +377,7 @@ def _implied(facts: tuple[Scalar, ...], condition: Scalar) -> bool:
     # what follows from the facts without alternatives needs no look at each of them
     certain = _known(tuple(fact for fact in facts if len(cases(fact)) == 1), condition) if len(known) > 1 else known
     shown: Callable[[Any, Case], bool]
-    if isinstance(condition, Apply) and condition.name == "or":
+    if condition.op == "or":
         goals: Sequence[Any] = cases(condition, False)
         shown = _empty
     elif len(wanted) == 1:
@@ -413,9 +413,9 @@ def _empty(case: Case, facts: Case) -> bool:
 def negated(condition: Scalar) -> Scalar:
     """The opposite of a condition."""
     opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
-    if isinstance(condition, Apply) and condition.name in opposite:
-        return apply(opposite[condition.name], *condition.args)
-    if isinstance(condition, Apply) and condition.name == "not":
+    if condition.op in opposite:
+        return apply(opposite[condition.op], *condition.args)
+    if condition.op == "not":
         return condition.args[0]
     return apply("not", condition)
 

@@ -125,19 +125,19 @@ def check_numbers(outputs: Values, facts: AssumedCase, choice: Choice) -> None:
         for root in (node.scope.body, *(e for e in node.scope.extents if isinstance(e, Scalar))):
             sums = {arg for part in scalars(Apply, root) if part.name == "+" for arg in part.args}
             for part in walk(root):
-                if not isinstance(part, Apply) or part.reads:
+                if part.reads:
                     continue
-                if part.name == "+" and part.free:
+                if part.op == "+" and part.free:
                     factors: dict[frozenset[Iter], set[str]] = {}
                     for term in part.args:
                         factors.setdefault(term.free, set()).update(_names(term))
                     for iters, names in factors.items():
                         _step(iters, names, facts, steps)
-                if part.name in {"//", "%"} and len(part.args) == 2:
+                if part.op in {"//", "%"} and len(part.args) == 2:
                     _step(part.args[1].free or part.args[0].free, _names(part.args[1]), facts, steps)
-                if part.name in _DECIDING:
+                if part.op in _DECIDING:
                     reals |= {facts.reals[node] for node in unknowns(part) & facts.reals.keys()}
-                if part.name == "*" and part not in sums:
+                if part.op == "*" and part not in sums:
                     _step(part.free, _names(part), facts, steps)
     steps -= {facts.integers[name] for name in extents & set(facts.integers)}
     if choice.level == "symbolic":

@@ -177,9 +177,8 @@ class Draft(Names):
 
     def _unbound(self, condition: t.Expr) -> tuple[str, ...]:
         """The first name without a value on each side of an equation, or in another guard; none where more is in the way."""
-        equation = isinstance(condition, t.Compare) and condition.ops == ("==",)
         found = []
-        for part in condition.operands if isinstance(condition, t.Compare) and equation else (condition,):
+        for part in condition.equated or (condition,):
             try:
                 evaluate(part, self.env)
             except Unbound as unknown:
@@ -300,7 +299,7 @@ def early_calls(sub: SubstitutionDef) -> tuple[tuple[t.Call, frozenset[str], str
     whole = {id(bind.value): bind.names[0] for bind in binds if len(bind.names) == 1}
     calls = (node for bind in binds for node in nodes(t.Call, bind.value) if node.args)
     return tuple(
-        (call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)), whole.get(id(call)))
+        (call, frozenset(arg.bare for arg in call.args if arg.bare), whole.get(id(call)))
         for call in calls
         if all(arg.bare in params for arg in call.args)
     )

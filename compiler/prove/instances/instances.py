@@ -16,7 +16,7 @@ from typing import Any
 from dslc.analysis.conditions import unknowns
 from dslc.analysis.reads import computed
 from dslc.ir.graph import Value, Values
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, scalars
+from dslc.ir.scalar import Num, Scalar, Sym, num, rebuild, scalars
 from dslc.ir.sizes import with_sizes
 from dslc.prove.verdict import Verdict
 from dslc.records import record
@@ -135,7 +135,7 @@ def with_numbers(sub: SubstitutionDef, instance_set: InstanceSet, prove: Callabl
     dividing = {
         one.name
         for part in computed(value for each in instances for value in (*each.left, *each.right))
-        if isinstance(part, Apply) and part.name in {"//", "%"} and part.args[0].free
+        if part.op in {"//", "%"} and part.args[0].free
         for one in unknowns(part.args[1])
     }
     place = {
@@ -178,13 +178,13 @@ def _outer(sub: SubstitutionDef, instance_set: InstanceSet) -> tuple[str, ...]:
     """The names of unknown sizes that come first in a merged dimension of the rule's types."""
     known = {size.name for instance in instance_set.instances for size in instance.sizes}
     names = [
-        slot.id
+        slot.bare
         for param in sub.syntax.params
         if param.type
         for dim in param.type.dims or ()
         if isinstance(dim, t.TupleExpr)
         for slot in dim.slots[:-1]
-        if isinstance(slot, t.Name) and slot.id in known
+        if slot.bare in known
     ]
     return tuple(dict.fromkeys(names))
 

@@ -219,7 +219,7 @@ class _Scope:
             raise NoMap
         if isinstance(node, Apply) and node.name not in _CONDITIONS | {"and", "select"}:
             return apply(node.name, *(self.value(arg) for arg in node.args))
-        if isinstance(node, Apply) and node.name == "select" and not self.inside(node.args[0]):
+        if node.op == "select" and not self.inside(node.args[0]):
             return apply("select", node.args[0], *(self.value(arg) for arg in node.args[1:]))
         raise NoMap
 
@@ -227,9 +227,9 @@ class _Scope:
         """Rewrite a restriction of positions, which holds at every axis: it is one arbitrary condition on positions of all of them."""
         if not self.inside(node):
             return node
-        if isinstance(node, Apply) and node.name == "and":
+        if node.op == "and":
             return apply("and", *(self.condition(arg) for arg in node.args))
-        if isinstance(node, Apply) and node.name in _CONDITIONS:
+        if node.op in _CONDITIONS:
             return apply("==", self.named("where", node, DType.F32), num(1))
         raise NoMap
 

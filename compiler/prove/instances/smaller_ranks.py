@@ -12,7 +12,7 @@ from typing import Any
 
 from dslc.analysis.conditions import unknowns
 from dslc.ir.graph import Input, Scope, ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, scalars
+from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, scalars
 from dslc.ir.scopes import substitute
 from dslc.ir.sizes import with_sizes
 from dslc.prove.instances.axis_reading import AxesReading, Readings, natural
@@ -278,7 +278,7 @@ def _visit(
                 found.fits = False
         if node.other:
             _visit(node.other, binders, axes, found)
-    elif isinstance(node, Apply) and node.name == "*":
+    elif node.op == "*":
         if sum(arg is found.sizes[0] for arg in node.args) != sum(arg is found.sizes[1] for arg in node.args):
             found.fits = False
         for arg in node.args:

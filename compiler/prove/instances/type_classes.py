@@ -16,7 +16,7 @@ from operator import and_
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, flat, walk
+from dslc.ir.scalar import Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, flat, walk
 from dslc.prove.instances.instances import SymbolicInstance
 
 # integers that every type has, that every signed type has, and those of booleans
@@ -118,8 +118,8 @@ class _Pair:
             self._infinite |= body.kind in _EXTREMES  # of no elements
             self._compared |= body.kind not in _SUMS | _EXTREMES
             made = self._scalar(body.body, node) & (_Made.RING if body.kind in _SUMS else _Made.ORDER)
-        elif isinstance(body, Apply):
-            name, parts = body.name, [self._scalar(arg, node) for arg in body.args]
+        else:
+            name, parts = body.op, [self._scalar(arg, node) for arg in body.args]
             if name == "select" and not self._any_depends(body.args[:1], node):
                 return parts[1] & parts[2]
             if name in {"+", "*", "^"}:
@@ -159,14 +159,10 @@ def _whole(body: Scalar) -> bool:
         return all(isinstance(item, int) for item in flat(body.values))
     if isinstance(body, Reduce):
         return body.kind in {"sum", "prod", "any", "all"} and _whole(body.body)
-    if isinstance(body, Apply):
-        if body.name in _COMPARISONS:
-            return True
-        return (body.name in _WHOLE or body.name == "select") and all(_whole(arg) for arg in body.args)
-    return False
+    return body.op in _COMPARISONS or (body.op in _WHOLE | {"select"} and all(map(_whole, body.args)))
 
 
 def _numeric(body: Scalar) -> bool:
-    if isinstance(body, Apply):
-        return body.name not in _COMPARISONS and (body.name != "select" or _numeric(body.args[1]))
-    return not (isinstance(body, Reduce) and body.kind in {"any", "all"})
+    if isinstance(body, Reduce):
+        return body.kind not in {"any", "all"}
+    return body.op not in _COMPARISONS and (body.op != "select" or _numeric(body.args[1]))

@@ -18,7 +18,7 @@ from dslc.interpret.field import Field, P, UnknownFunctions
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.graph import Value, Values
-from dslc.ir.scalar import Apply, Reduce
+from dslc.ir.scalar import Reduce
 from dslc.prove.field.degree import difference_degree
 from dslc.prove.strided import Mask
 from dslc.records import record
@@ -217,7 +217,7 @@ def _choices(outputs: Sequence[Value]) -> int:
         if isinstance(part, Reduce) and part.kind in {"max", "min", "any", "all"}:
             sizes = (int(str(size)) if str(size).isdecimal() else CHOICES + 1 for size in part.extents)
             most = max(most, prod(sizes))
-        elif isinstance(part, Apply) and part.name in _CHOOSING:
+        elif part.op in _CHOOSING:
             most = max(most, 2)
     return most
 

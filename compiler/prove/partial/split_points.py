@@ -22,7 +22,7 @@ from dslc.analysis.numeric import DataDependent, vector
 from dslc.interpret.domain import Array
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Constant, Input, ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Apply, Read, Reduce, Scalar, scalars
+from dslc.ir.scalar import Read, Reduce, Scalar, scalars
 from dslc.prove.strided import Mask
 from dslc.records import record
 
@@ -159,13 +159,13 @@ class _Scope:
             if node.where:
                 self._without_reads(node.where, inner, depth)
             self._visit(node.body, inner, depth)
-        elif isinstance(node, Apply) and node.name not in _COARSE and not node.name.startswith("convert:"):
-            if node.name == "select":
+        elif node.op and node.op not in _COARSE and not node.op.startswith("convert:"):
+            if node.op == "select":
                 self._without_reads(node.args[0], at, depth)
             for arg in node.args:
                 self._visit(arg, at, depth)
         else:
-            raise NoBoxes(node.name if isinstance(node, Apply) else type(node).__name__)
+            raise NoBoxes(node.op or type(node).__name__)
 
     def _inside(self, node: Reduce, at: _At, depth: int) -> tuple[_At, int]:
         """The iterators of a reduction as well; where its ranges depend on positions, it is cut."""

@@ -32,7 +32,7 @@ class Kernels(Generator):
     share: float = 0.5
     phase: str = "building kernels"
     reported_if_skipped: bool = True
-    hurried: float = 0.4
+    hurried: float = 0.75
     hurried_most: float = 8.0
 
     def promise(self, context: SearchContext, base: Candidate) -> float:

@@ -409,7 +409,7 @@ class Scheduler:
             run.plan = {"exploring": round(budget - self.reserve(), 3), "timing": budget}
         bases = dict.fromkeys(arm.base for arm in self.arms)
         names: dict[Candidate | None, str] = {one: f"candidate {k}: {one.rule}" for k, one in enumerate(bases)}
-        names |= {self.context.best: "the best of the rules", self.context.start: "the original"}
+        names |= {self.context.best: "the best rule-only model", self.context.start: "the original"}
         run.asked = tuple(
             Asked(
                 arm.generator.name, names[arm.base], round(arm.promise or 0.0, 4), arm.generator.seconds, arm.turns,

@@ -81,7 +81,7 @@ def _remember(context: SearchContext, cache: CostCache) -> None:
         and journal.first >= journal.reached
     ):
         cache.put_verdict(referenced.key, {"steps": journal.steps, "late": journal.late})
-    if journal.late and run.reason[0] is Ending.NO_GAIN:
+    if run.clock.cuts and run.reason[0] is Ending.NO_GAIN:
         run.reason = Ending.NO_GAIN_IN_TIME, ""
 
 

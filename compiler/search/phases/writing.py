@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import metadata
 from itertools import chain
@@ -23,7 +23,7 @@ from dslc.prove.verdict import RuleVerdict
 from dslc.report import Counts, Details, Generator, PairMs, PhaseSpan, Report, Sizes, Step, Turn, Without
 from dslc.reporting.data import KernelCode, Picture
 from dslc.search.candidates.candidate import Candidate
-from dslc.search.candidates.export import graph_as_kernels, texts_of
+from dslc.search.candidates.export import NameHistory, graph_as_kernels, texts_of
 from dslc.search.region_rewrites.validate import Validated
 from dslc.search.runs.contenders import Contender
 from dslc.search.runs.endings import Ending
@@ -212,9 +212,9 @@ def detailed(
         return None
     run.phase("profiling")
     replaced: dict[str, list[str]] = {}
-    for step in report.steps:
-        for place in step.places:
-            replaced.setdefault(place, []).append(step.rule)
+    gone = _gone(run.referenced.checker.story, contender.candidate) if contender and run.referenced else ()
+    for rule, place in (*gone, *((step.rule, place) for step in report.steps for place in step.places)):
+        replaced.setdefault(place, []).append(rule)
     original = pictured(task.model)
     before, after = compared(original, pictured(model), replaced, [step.rule for step in report.steps])
     if run.referenced and task.target.measured and not report.interrupted:
@@ -225,6 +225,16 @@ def detailed(
     kernels = () if not contender or not built else _kernels(task, contender, model)
     processor = str(task.machine.processor) if built else ""
     return Details(before, after, kernels, processor, versions(), task.settings.command, run.plan)
+
+
+def _gone(names: NameHistory, candidate: Candidate) -> Iterator[tuple[str, str]]:
+    """Each step's rule with the nodes of the file that the step left none of."""
+    held: set[str] = set()
+    for step in candidate.path():
+        called = names.of(step).naming.nodes
+        left = {called[node].place for node in step.graph.nodes() if node in called and not called[node].rule}
+        yield from ((step.rule, place) for place in held - left)
+        held = left
 
 
 def versions() -> dict[str, str]:
