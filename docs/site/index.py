@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -171,7 +172,11 @@ def _about(module: Module) -> str:
 
 
 def _doc(doc: str | None) -> str:
-    return escape(" ".join((doc or "").split()), quote=False).replace("*", "\\*").replace("_", "\\_") if doc else ""
+    """A text as Markdown: what is no code there must not become markup."""
+    parts = re.split(r"(`[^`]*`)", " ".join((doc or "").split()))
+    return "".join(
+        one if one.startswith("`") else re.sub(r"([*_])", r"\\\1", escape(one, quote=False)) for one in parts
+    )
 
 
 def _operator(index: Index, op: OperatorDef, page: str) -> str:
@@ -180,7 +185,7 @@ def _operator(index: Index, op: OperatorDef, page: str) -> str:
     out += f"Where {', '.join(map(code, guards))}:\n\n" if guards else ""
     out += f'<div class="equations">{"".join(all_equations(op.syntax.statements))}</div>\n\n'
     notes = dict.fromkeys(note for one in op.syntax.statements for note in outside(one))
-    out += "".join(f"- {code(note)}\n" for note in notes) + ("\n" if notes else "")
+    out += "".join(f"- {_doc(note)}\n" for note in notes) + ("\n" if notes else "")
     attrs = [
         (code(one.name), code(show(one.type)), code(show(one.default)) if one.default is not None else "")
         for one in op.attrs

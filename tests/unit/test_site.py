@@ -187,6 +187,8 @@ def test_operator_pages_tell_guards_from_equations_and_count_as_dslc_list_does(
     )
     assert f"| in {index.index_of(('std',)).operators['std.attention'].used_by} rules |" in page
     assert not [place for place, text in pages.items() if re.search(r"^\|  \|", text, re.M)], "a table without a head"
+    # code is as it is written: no bar or star in it has a backslash
+    assert "[full|concise|" in pages["reference/commands.md"] and "`*D`" in pages["index/std/conv.md"]
 
 
 INSTALLED = all(importlib.util.find_spec(name) for name in ("mkdocs", "material"))
