@@ -65,6 +65,12 @@ def client(cuts: int, seed: int) -> int:
                 asked = {
                     "hover": editor.client.text_document_hover_async(lsp.HoverParams(document, at)),
                     "completion": editor.client.text_document_completion_async(lsp.CompletionParams(document, at)),
+                    "signature": editor.client.text_document_signature_help_async(
+                        lsp.SignatureHelpParams(document, at)
+                    ),
+                    "types": editor.client.text_document_inlay_hint_async(
+                        lsp.InlayHintParams(document, lsp.Range(lsp.Position(0, 0), at))
+                    ),
                     "definition": editor.client.text_document_definition_async(lsp.DefinitionParams(document, at)),
                     "symbols": editor.client.text_document_document_symbol_async(lsp.DocumentSymbolParams(document)),
                     "colours": editor.client.text_document_semantic_tokens_full_async(

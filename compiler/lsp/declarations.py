@@ -16,11 +16,21 @@ _KINDS: dict[type[t.Node], str] = {
 _INTRODUCES = frozenset("operator property substitution derivation lowering test ruleset let onnx".split())
 
 
+def dotted(tokens: Sequence[Token], index: int) -> tuple[int, list[str]]:
+    """The begin of the dotted name that a word is part of, and its parts up to that word."""
+    parts, at = [tokens[index].text], index
+    while at >= 2 and tokens[at - 1].text == "." and tokens[at - 2].kind == "word" and tokens[at - 2].text != "import":
+        at -= 2
+        parts.insert(0, tokens[at].text)
+    return at, parts
+
+
 @record
 class Declared:
     """Names that an item declares.
 
-    `locals`: name -> what it is coloured as. `rests`: the name of `**a` -> the operator, as it is called, that has these attributes.
+    `locals`: name -> what it is coloured as; `nodes`: name -> where it is declared.
+    `rests`: the name of `**a` -> the operator, as it is called, that has these attributes.
     """
 
     kind: str
@@ -29,20 +39,18 @@ class Declared:
     outputs: frozenset[str]
     locals: dict[str, str]
     rests: dict[str, str]
+    nodes: dict[str, t.Node]
 
     def name_at(self, tokens: Sequence[Token], index: int) -> bool:
         """Return whether a word is (the last part of) the item's own name, behind its keyword."""
-        at = index
-        while at >= 2 and tokens[at - 1].text == "." and tokens[at - 2].kind == "word":
-            at -= 2
+        at, parts = dotted(tokens, index)
         keyword = tokens[at - 1] if at else None
         if not keyword or keyword.text not in _INTRODUCES:
             return False
         if not keyword.line_start and (at < 2 or tokens[at - 2].text != "partial"):
             return False
-        dotted = "".join(token.text for token in tokens[at : index + 1])
         after = tokens[index + 1].text if index + 1 < len(tokens) else ""
-        return dotted == self.name and after != "." and (keyword.text != "let" or self.kind == "function")
+        return ".".join(parts) == self.name and after != "." and (keyword.text != "let" or self.kind == "function")
 
     def declares(self, tokens: Sequence[Token], index: int) -> bool:
         """Return whether a word declares an attribute or an output: behind `attr`, or behind `->` with a type."""
@@ -69,6 +77,7 @@ def declared_in(item: t.Item) -> Declared:
     )
     outputs = frozenset(one.name for one in operator.outputs) if operator else frozenset[str]()
     names: dict[str, str] = {}
+    places: dict[str, t.Node] = {}
     rests: dict[str, str] = {}
     for node in t.walk(item):
         found: dict[str | None, str] = {}
@@ -76,7 +85,9 @@ def declared_in(item: t.Item) -> Declared:
             found = {node.name: "parameter", **({node.type.name: "type"} if node.type else {})}
         elif isinstance(node, t.Binder | t.ForAll):
             found = {node.name: "iterator"}
-        elif isinstance(node, t.Defined | t.Search | t.GivenItem | t.Formula):
+        elif isinstance(node, t.Let | t.Const | t.Equation):
+            found = {node.target.name: "variable"}
+        elif isinstance(node, t.Search | t.GivenItem | t.Formula):
             found = {node.name or "": "variable"}
         elif isinstance(node, t.LetMany | t.EquationMany | t.Bind | t.SetDecl | t.TensorDecl):
             found = dict.fromkeys(node.names, "variable")
@@ -89,6 +100,7 @@ def declared_in(item: t.Item) -> Declared:
             rests.setdefault(node.rest, node.function)
         for each, form in found.items():
             names.setdefault(each or "", form)
+            places.setdefault(each or "", node)
     for taken in (*attributes, "_"):
         names.pop(taken, None)
-    return Declared(kind, name, attributes, outputs, names, rests)
+    return Declared(kind, name, attributes, outputs, names, rests, places)

@@ -9,6 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcInvalidParams
 
 from dslc.checking.suppression import comment_for
 from dslc.errors import Diagnostic, DslcError, SourceText
@@ -19,10 +20,10 @@ from dslc.syntax.printer import format_source
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.A)
 #: kinds of symbols that other files may name
-SHARED = frozenset({"operator", "function", "rule", "attribute", "output"})
+SHARED = frozenset("operator function rule attribute output".split())
 
 
-class NotRenamed(Exception):
+class NotRenamed(JsonRpcInvalidParams):
     """The reason why a name stays as it is."""
 
 
@@ -56,17 +57,11 @@ def uses(
     session: EditorSession, view: DocumentView, symbol: Symbol, declaration: bool = True
 ) -> Iterator[tuple[SourceText, Occurrence]]:
     """Occurrences of a symbol: in its item for what is local, else in all files that can be loaded."""
-    seen: set[tuple[str, int]] = set()
-    for one in words(session, view):
-        if one.symbol == symbol and (declaration or not one.defines):
-            seen.add((view.source.path, one.start))
-            yield view.source, one
+    found = [(view.source, one) for one in words(session, view) if one.symbol == symbol]
     if symbol.kind in SHARED:
-        for module, one in everywhere(session, symbol):
-            path = module.file.source.path
-            if path != view.source.path and (declaration or not one.defines) and (path, one.start) not in seen:
-                seen.add((path, one.start))
-                yield module.file.source, one
+        others = ((module.file.source, one) for module, one in everywhere(session, symbol))
+        found += [(source, one) for source, one in others if source.path != view.source.path]
+    return (each for each in found if declaration or not each[1].defines)
 
 
 def declared(session: EditorSession, view: DocumentView, symbol: Symbol) -> Iterator[tuple[SourceText, Occurrence]]:

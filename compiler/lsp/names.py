@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from dslc.errors import SourceText
-from dslc.lsp.declarations import Declared, declared_in
+from dslc.lsp.declarations import Declared, declared_in, dotted
 from dslc.lsp.session import DocumentView, EditorSession
 from dslc.records import record
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
@@ -34,6 +34,8 @@ from dslc.syntax.vocabulary import (
 
 Kind: TypeAlias = Literal["operator", "function", "rule", "attribute", "output", "local", "onnx", "module"]
 
+#: a text is looked at by several requests between two keys
+scanned = lru_cache(8)(scan)
 #: makers of tensors in tests
 GENERATORS = frozenset("randn rand randint zeros ones iota".split())
 BUILTIN = FUNCTIONS_1 | FUNCTIONS_N | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | {CONVERT}
@@ -100,6 +102,10 @@ class _Walk:
     tokens: Sequence[Token]
     #: open brackets: the word before each, and what it calls
     stack: list[tuple[str, OperatorDef | None]] = field(default_factory=list)
+    #: what the last bracket called that was closed
+    closed: OperatorDef | None = None
+    #: the locals so far
+    seen: set[Symbol] = field(default_factory=set)
 
     def run(self) -> Iterator[Occurrence]:
         items = iter([*self.text.items, None])
@@ -116,7 +122,7 @@ class _Walk:
             if token.kind == "open":
                 self.stack.append(self._opened(index))
             elif token.kind == "close" and self.stack:
-                self.stack.pop()
+                self.closed = self.stack.pop()[1]
             elif token.kind == "word":
                 if token.line_start and token.text in KEYWORDS | ITEM_WORDS:
                     statement = token.text
@@ -129,18 +135,10 @@ class _Walk:
     def _at(self, index: int) -> Token:
         return self.tokens[index] if 0 <= index < len(self.tokens) else Token("end", "", 0, False)
 
-    def _dotted(self, index: int) -> tuple[int, list[str]]:
-        """The begin of the dotted name that a word is part of, and its parts up to that word."""
-        parts, at = [self.tokens[index].text], index
-        while self._at(at - 1).text == "." and self._at(at - 2).kind == "word" and self._at(at - 2).text != "import":
-            at -= 2
-            parts.insert(0, self.tokens[at].text)
-        return at, parts
-
     def _opened(self, index: int) -> tuple[str, OperatorDef | None]:
         if self.tokens[index].text != "(" or self._at(index - 1).kind != "word":
             return self.tokens[index].text, None
-        _, parts = self._dotted(index - 1)
+        _, parts = dotted(self.tokens, index - 1)
         found = self.text.module.lookup(".".join(parts)) if self.text.module else None
         return self.tokens[index].text, found if isinstance(found, OperatorDef) else None
 
@@ -148,13 +146,21 @@ class _Walk:
 
     def _word(self, index: int, token: Token, inside: Declared | None, item: int, statement: str) -> Occurrence:
         if not inside:
-            return Occurrence(token.start, token.end, *self._outside(index, token, statement))
-        if inside.name_at(self.tokens, index):
-            symbol, form = self._own_name(index, token.text, inside)
-            return Occurrence(token.start, token.end, symbol, form, inside.kind not in {"test", "is", "onnx"})
-        symbol, form = self._meant(index, token, inside, item, statement)
-        here = symbol is not None and symbol.kind in {"attribute", "output"} and symbol.owner == inside.name
-        return Occurrence(token.start, token.end, symbol, form, here and inside.declares(self.tokens, index))
+            (symbol, form), defines = self._outside(index, token, statement), False
+        elif inside.name_at(self.tokens, index):
+            (symbol, form), defines = (
+                self._own_name(index, token.text, inside),
+                inside.kind not in {"test", "is", "onnx"},
+            )
+        else:
+            symbol, form = self._meant(index, token, inside, item, statement)
+            own = symbol is not None and symbol.kind in {"attribute", "output"} and symbol.owner == inside.name
+            defines = own and inside.declares(self.tokens, index)
+        # a local comes from where it is first said
+        if symbol is not None and symbol.kind == "local" and symbol not in self.seen:
+            self.seen.add(symbol)
+            defines = True
+        return Occurrence(token.start, token.end, symbol, form, defines)
 
     def _own_name(self, index: int, name: str, inside: Declared) -> _Meaning:
         """The name of an item, where its keyword introduces it."""
@@ -165,12 +171,12 @@ class _Walk:
 
     def _meant(self, index: int, token: Token, inside: Declared, item: int, statement: str) -> _Meaning:
         path, name = self.text.source.path, token.text
-        start, parts = self._dotted(index)
+        start, parts = dotted(self.tokens, index)
         before, after = self._at(start - 1), self._at(index + 1)
         if before.text == "onnx":
             return Symbol("onnx", ".".join(parts)), "onnx"
         if before.text == "." and self._at(start - 2).text == ")":
-            owner = self._called_before(start - 2)
+            owner = self.closed
             return (Symbol("output", name, owner.module.file.source.path, owner.short) if owner else None), "property"
         if len(parts) > 1:
             return self._of_dotted(parts, inside)
@@ -212,15 +218,6 @@ class _Walk:
         nested = len(self.stack) > 1 or inside.kind == "onnx"
         return self.stack[-1][0] == "{" and nested and statement in {"onnx", "call", "template"}
 
-    def _called_before(self, close: int) -> OperatorDef | None:
-        """The operator whose call ends with a parenthesis."""
-        depth = 0
-        for at in range(close, -1, -1):
-            depth += (self.tokens[at].kind == "close") - (self.tokens[at].kind == "open")
-            if depth == 0:
-                return self._opened(at)[1]
-        return None
-
     def _of_dotted(self, parts: list[str], inside: Declared) -> _Meaning:
         """The last word of a dotted name: `a.stride` of a call's attributes, or a library's definition."""
         module = self.text.module
@@ -235,26 +232,26 @@ class _Walk:
 
     def _named(self, name: str, index: int) -> Symbol | None:
         """The symbol that a test, a trait or a rule set speaks of."""
-        _, parts = self._dotted(index)
-        dotted = ".".join(parts)
+        _, parts = dotted(self.tokens, index)
+        whole = ".".join(parts)
         module, rules = self.text.module, self.text.rules
         for _, _, item in self.text.items:
             if getattr(item, "name", None) == name and not isinstance(item, t.Test | t.PropertyIs) and len(parts) == 1:
                 return Symbol(declared_in(item).kind, name, self.text.source.path)  # type: ignore[arg-type]
         if not module or not rules:
             return None
-        if found := definition(module.lookup(dotted), name):
+        if found := definition(module.lookup(whole), name):
             return found
-        syntax = rule_of(rules, module, dotted)
+        syntax = rule_of(rules, module, whole)
         if syntax:
             return Symbol("rule", name, syntax.span.source.path)
-        operator = rules.operators.get(dotted) or rules.operators.get(f"{module.library}.{dotted}")
+        operator = rules.operators.get(whole) or rules.operators.get(f"{module.library}.{whole}")
         return definition(operator, name)
 
     def _outside(self, index: int, token: Token, statement: str) -> _Meaning:
         """A word of the header, or of an item that cannot be read."""
         module, name = self.text.module, token.text
-        start, parts = self._dotted(index)
+        start, parts = dotted(self.tokens, index)
         if statement == "import" and name not in {"import", "as"}:
             relative = self._at(start - 1).text == "."
             before = self._at(start - 1 - relative).text
@@ -267,7 +264,7 @@ class _Walk:
         if statement in {"dslc", "library"}:
             return None, "module"
         if statement in {"import", "export"}:
-            return self._of_header(name), "operator"
+            return self._named(name, index), "operator"
         found = definition(module.lookup(".".join(parts)), name) if module else None
         return found, "operator" if found else "variable"
 
@@ -280,34 +277,13 @@ class _Walk:
                         return Symbol("module", name, one.file.source.path)
         return None
 
-    def _of_header(self, name: str) -> Symbol | None:
-        module = self.text.module
-        for _, _, item in self.text.items:
-            if getattr(item, "name", None) == name and not isinstance(item, t.Test | t.PropertyIs):
-                return Symbol(declared_in(item).kind, name, self.text.source.path)  # type: ignore[arg-type]
-        return definition(module.lookup(name), name) if module else None
-
 
 def occurrences(text: Text) -> tuple[Occurrence, ...]:
     """Every word of a text with what it stands for, in order; never raises for any text."""
-    found = list(_Walk(text, scan(text.source).tokens).run())
-    seen: set[Symbol] = set()
-    out = []
-    for one in found:
-        # a local comes from where it is first said
-        if one.symbol and one.symbol.kind == "local" and one.symbol not in seen:
-            seen.add(one.symbol)
-            one = Occurrence(one.start, one.end, one.symbol, one.form, True)
-        out.append(one)
-    return tuple(out)
+    return tuple(_Walk(text, scanned(text.source).tokens).run())
 
 
 # ---- words of documents --------------------------------------------------------------------------------------------
-
-
-def text_of(session: EditorSession, view: DocumentView) -> Text:
-    """A document to look through."""
-    return Text(view.source, _items(session, view.pieces.file), view.module, view.rules)
 
 
 def _items(session: EditorSession, file: t.File) -> tuple[tuple[int, int, t.Item], ...]:
@@ -321,9 +297,10 @@ def of_module(session: EditorSession, module: Module, rules: Rules) -> tuple[Occ
     return occurrences(Text(module.file.source, _items(session, module.file), module, rules))
 
 
+@lru_cache(8)
 def words(session: EditorSession, view: DocumentView) -> tuple[Occurrence, ...]:
     """The words of a document."""
-    return occurrences(text_of(session, view))
+    return occurrences(Text(view.source, _items(session, view.pieces.file), view.module, view.rules))
 
 
 def word_at(found: tuple[Occurrence, ...], offset: int) -> Occurrence | None:

@@ -12,26 +12,22 @@ from dslc.lsp.session import DocumentView
 from dslc.lsp.texts import EditorPlaces
 from dslc.syntax import tree as t
 
-_K = lsp.SymbolKind
 #: how an item is shown, and its keyword
-_KINDS: dict[type[t.Node], tuple[lsp.SymbolKind, str]] = {
-    t.Operator: (_K.Function, "operator"), t.Function: (_K.Function, "let"), t.Property: (_K.Interface, "property"),
-    t.PropertyIs: (_K.Interface, "property"), t.Substitution: (_K.Class, "substitution"), t.Derivation: (_K.Class, "derivation"),
-    t.Lowering: (_K.Method, "lowering"), t.OnnxDef: (_K.EnumMember, "onnx"), t.Test: (_K.Event, "test"),
-    t.Ruleset: (_K.Namespace, "ruleset"),
+_KINDS: dict[type[t.Node], str] = {
+    t.Operator: "Function operator", t.Function: "Function let", t.Property: "Interface property",
+    t.PropertyIs: "Interface property", t.Substitution: "Class substitution", t.Derivation: "Class derivation",
+    t.Lowering: "Method lowering", t.OnnxDef: "EnumMember onnx", t.Test: "Event test",
+    t.Ruleset: "Namespace ruleset",
 }  # fmt: skip
 
-#: what words are coloured as: the form of an occurrence -> a type of tokens and its modifiers
+#: what words are coloured as: the form of an occurrence -> a type of tokens and its modifiers, where it is no such type itself
 TOKEN_TYPES = tuple(
     "function parameter variable property type typeParameter namespace class enumMember keyword".split()
 )
-TOKEN_MODIFIERS = ("declaration", "defaultLibrary", "readonly")
-_FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "operator": ("function", ()), "function": ("function", ()), "builtin": ("function", ("defaultLibrary",)),
-    "parameter": ("parameter", ()), "variable": ("variable", ()), "iterator": ("variable", ("readonly",)),
-    "property": ("property", ()), "type": ("type", ()), "size": ("typeParameter", ()), "module": ("namespace", ()),
-    "rule": ("class", ()), "onnx": ("enumMember", ()), "constant": ("variable", ("readonly", "defaultLibrary")),
-    "keyword": ("keyword", ()), "tag": ("property", ()),
+TOKEN_MODIFIERS = tuple("declaration defaultLibrary readonly".split())
+_FORMS = {
+    "operator": "function", "builtin": "function defaultLibrary", "iterator": "variable readonly", "size": "typeParameter",
+    "module": "namespace", "rule": "class", "onnx": "enumMember", "constant": "variable readonly defaultLibrary", "tag": "property",
 }  # fmt: skip
 
 
@@ -45,10 +41,12 @@ def symbols(view: DocumentView) -> list[lsp.DocumentSymbol]:
         for one in item.statements if isinstance(item, t.Operator) else ():
             if isinstance(one, t.Attr):
                 at, typed = places.of(view.pieces.span(one.span)), one.type.span.text
-                inner.append(lsp.DocumentSymbol(one.name, _K.Property, at, at, detail=typed))
-        kind, word = _KINDS[type(item)]
+                inner.append(lsp.DocumentSymbol(one.name, lsp.SymbolKind.Property, at, at, detail=typed))
+        kind, word = _KINDS[type(item)].split()
         at = places.range(*named_at(view.source.text, span.start, span.end, name))
-        out.append(lsp.DocumentSymbol(name or word, kind, places.of(span), at, detail=word, children=inner))
+        out.append(
+            lsp.DocumentSymbol(name or word, lsp.SymbolKind[kind], places.of(span), at, detail=word, children=inner)
+        )
     return out
 
 
@@ -57,9 +55,7 @@ def tokens(words: Sequence[Occurrence], places: EditorPlaces) -> list[int]:
     out: list[int] = []
     line = column = 0
     for word in words:
-        if word.form not in _FORMS:
-            continue
-        kind, modifiers = _FORMS[word.form]
+        kind, *modifiers = _FORMS.get(word.form, word.form).split()
         start, end = places.position(word.start), places.position(word.end)
         marks = word.defines | sum(1 << TOKEN_MODIFIERS.index(each) for each in modifiers)
         out += [start.line - line, start.character - (column if start.line == line else 0), end.character - start.character,

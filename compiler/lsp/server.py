@@ -6,36 +6,37 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias
 
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
-from dslc.checking.files import FileFindings
 from dslc.errors import Diagnostic, DslcError, SourceText
 from dslc.lsp.commands import run
-from dslc.lsp.edits import NotRenamed, actions, declared, formatted, renamed, uses
-from dslc.lsp.hover import complete, hover, rule_named, status_text
+from dslc.lsp.completion import complete
+from dslc.lsp.cursor import Cursor
+from dslc.lsp.edits import actions, declared, formatted, renamed, uses
+from dslc.lsp.hints import hints
+from dslc.lsp.hover import hover, rule_named, status_text
 from dslc.lsp.names import Occurrence, word_at, words
 from dslc.lsp.outline import TOKEN_MODIFIERS, TOKEN_TYPES, lenses, symbols, tokens
 from dslc.lsp.session import DocumentView, EditorSession, path_of
+from dslc.lsp.signatures import signature_help
 from dslc.version import __version__
 
 PAUSE = 0.03  #: seconds without a key before what takes long is looked at; the first look begins at once
 
 
 _LOG = logging.getLogger("dslc.lsp")
-_SEVERITY = {
-    "error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning, "note": lsp.DiagnosticSeverity.Information,
-}  # fmt: skip
-_Answer = TypeVar("_Answer", bound=Callable[..., Any])
+# a request that is refused is answered with the reason: it is no failure of the server
+logging.getLogger("pygls.protocol.json_rpc").addFilter(
+    lambda one: not (one.exc_info and isinstance(one.exc_info[1], JsonRpcInvalidParams))
+)
 
 
-class Answers(Protocol):
-    """Registers the answer to a request or notification."""
-
-    def __call__(self, method: str, options: Any = None) -> Callable[[_Answer], _Answer]: ...
+#: registers the answer to a request or notification, with options
+Answers: TypeAlias = Callable[..., Callable[[Any], Any]]
 
 
 class Server(LanguageServer):
@@ -44,8 +45,6 @@ class Server(LanguageServer):
     def __init__(self) -> None:
         super().__init__("dslc", __version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Incremental)
         self.session = EditorSession()
-        #: what the last look at each document found
-        self.found: dict[Path, FileFindings] = {}
         self._running: dict[Path, asyncio.Task[None]] = {}
         self._told: dict[Path, set[str]] = {}
 
@@ -68,10 +67,9 @@ class Server(LanguageServer):
             await asyncio.sleep(PAUSE * 4)
         shown: tuple[Diagnostic, ...] | None = None
         try:
-            for look in self.session.looks(path):
+            for look in self.session.files.looks(path):
                 if look.findings is not shown:
                     shown = look.findings
-                    self.found[path] = look
                     self.publish(path, look.findings)
                 await asyncio.sleep(0 if shown is not None else PAUSE)
         except asyncio.CancelledError:
@@ -99,7 +97,6 @@ class Server(LanguageServer):
         running = self._running.pop(path, None)
         if running is not None:
             running.cancel()
-        self.found.pop(path, None)
         for uri in self._told.pop(path, set()):
             self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
 
@@ -113,26 +110,24 @@ class Server(LanguageServer):
             for label in one.secondary
         ]
         tags = [lsp.DiagnosticTag.Unnecessary] if one.code in {"W0005", "W0007", "W0016"} else None
-        return lsp.Diagnostic(
-            place, "\n".join(said), severity=_SEVERITY[one.severity], code=one.code, source="dslc", related_information=related,
-            tags=tags,
-        )  # fmt: skip
+        severity = lsp.DiagnosticSeverity[one.severity.replace("note", "information").title()]
+        return lsp.Diagnostic(place, "\n".join(said), severity, one.code, None, "dslc", tags, related)
 
 
 def server() -> Server:
     """A server that knows all that it can do."""
     made = Server()
 
-    def answers(method: str, options: Any = None) -> Callable[[_Answer], _Answer]:
+    def answers(method: str, options: Any = None) -> Callable[[Any], Any]:
         """Input that cannot be understood has no answer."""
 
-        def registered(answer: _Answer) -> _Answer:
+        def registered(answer: Any) -> Any:
             @made.feature(method, options)
             def _answered(ls: LanguageServer, params: Any = None) -> Any:
                 try:
                     return answer(params)
-                except (DslcError, OSError, RecursionError):
-                    _LOG.exception("no answer to %s", method)
+                except (DslcError, OSError, RecursionError) as failure:
+                    _LOG.error("no answer to %s: %s", method, failure)
                     return None
 
             return answer
@@ -146,15 +141,21 @@ def server() -> Server:
     return made
 
 
-def _about(made: Server, answers: Answers) -> Answers:
-    """Registers answers about a document: `answer(view, params)`; null where none of that name is open."""
+def _about(made: Server, answers: Answers, of_word: bool = False) -> Answers:
+    """Registers answers about a document, `answer(view, params)`, or about a word in it with a meaning: `answer(view, word, params)`.
 
-    def about(method: str, options: Any = None) -> Callable[[_Answer], _Answer]:
-        def registered(answer: _Answer) -> _Answer:
+    Null where there is none.
+    """
+
+    def about(method: str, options: Any = None) -> Callable[[Any], Any]:
+        def registered(answer: Any) -> Any:
             @answers(method, options)
             def found(params: Any) -> Any:
                 view = made.session.view(params.text_document.uri)
-                return answer(view, params) if view else None
+                if not view or not of_word:
+                    return answer(view, params) if view else None
+                word = word_at(words(made.session, view), view.places.offset(params.position))
+                return answer(view, word, params) if word else None
 
             return answer
 
@@ -163,39 +164,21 @@ def _about(made: Server, answers: Answers) -> Answers:
     return about
 
 
-def _about_word(made: Server, answers: Answers) -> Answers:
-    """Registers answers about a word with a meaning: `answer(view, word, params)`; null where there is none."""
-    about = _about(made, answers)
-
-    def about_word(method: str, options: Any = None) -> Callable[[_Answer], _Answer]:
-        def registered(answer: _Answer) -> _Answer:
-            @about(method, options)
-            def found(view: DocumentView, params: Any) -> Any:
-                word = word_at(words(made.session, view), view.places.offset(params.position))
-                return answer(view, word, params) if word else None
-
-            return answer
-
-        return registered
-
-    return about_word
-
-
 def _documents(made: Server, answers: Answers) -> None:
     """Notifications of documents, and their diagnostics."""
     session = made.session
 
+    @answers(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+    def folders_changed(_params: Any) -> None:
+        session.folders = [path_of(uri) for uri in made.workspace.folders]
+
     @answers(lsp.INITIALIZED)
-    def initialized(_params: Any) -> None:
+    def initialized(params: Any) -> None:
         encoding = made.server_capabilities.position_encoding
         session.encoding = str(getattr(encoding, "value", encoding) or "utf-16")
-        session.folders = [path_of(uri) for uri in made.workspace.folders]
+        folders_changed(params)
         if not session.folders and made.workspace.root_uri:
             session.folders = [path_of(made.workspace.root_uri)]
-
-    @answers(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
-    def folders_changed(_params: lsp.DidChangeWorkspaceFoldersParams) -> None:
-        session.folders = [path_of(uri) for uri in made.workspace.folders]
 
     @answers(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenTextDocumentParams) -> None:
@@ -229,7 +212,7 @@ def _documents(made: Server, answers: Answers) -> None:
 
 def _questions(made: Server, answers: Answers) -> None:
     """Answers about what stands in a document, and what may be typed."""
-    session, about, about_word = made.session, _about(made, answers), _about_word(made, answers)
+    session, about, about_word = made.session, _about(made, answers), _about(made, answers, of_word=True)
 
     def location(source: SourceText, one: Occurrence) -> lsp.Location:
         return lsp.Location(session.uri(source.path), session.places(source).range(one.start, one.end))
@@ -267,30 +250,27 @@ def _questions(made: Server, answers: Answers) -> None:
         own = (one for one in words(session, view) if one.symbol == word.symbol is not None)
         return [lsp.DocumentHighlight(view.places.range(one.start, one.end)) for one in own]
 
-    @about(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "(", ","]))
-    def completed(view: DocumentView, params: lsp.CompletionParams) -> lsp.CompletionList:
-        return lsp.CompletionList(False, complete(session, view, view.places.offset(params.position)))
-
-    @about(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    def outlined(view: DocumentView, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
-        return symbols(view)
-
-    @about(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, lsp.SemanticTokensLegend(list(TOKEN_TYPES), list(TOKEN_MODIFIERS)))
-    def coloured(view: DocumentView, params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
-        return lsp.SemanticTokens(tokens(words(session, view), view.places))
-
-    @about(lsp.TEXT_DOCUMENT_CODE_LENS)
-    def above(view: DocumentView, params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
-        return list(lenses(view))
+    # what one function answers
+    about(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "(", ","]))(
+        lambda view, asked: lsp.CompletionList(False, complete(session, view, view.places.offset(asked.position)))
+    )
+    about(lsp.TEXT_DOCUMENT_SIGNATURE_HELP, lsp.SignatureHelpOptions(["(", ","], ["="]))(
+        lambda view, asked: signature_help(Cursor(view, view.places.offset(asked.position)))
+    )
+    about(lsp.TEXT_DOCUMENT_INLAY_HINT)(
+        lambda view, asked: list(hints(view, *map(view.places.offset, (asked.range.start, asked.range.end))))
+    )
+    about(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)(lambda view, _: symbols(view))
+    about(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, lsp.SemanticTokensLegend(list(TOKEN_TYPES), list(TOKEN_MODIFIERS)))(
+        lambda view, _: lsp.SemanticTokens(tokens(words(session, view), view.places))
+    )
+    about(lsp.TEXT_DOCUMENT_CODE_LENS)(lambda view, _: list(lenses(view)))
+    about(lsp.TEXT_DOCUMENT_FORMATTING)(lambda view, _: formatted(view))
 
 
 def _edits(made: Server, answers: Answers) -> None:
     """Edits that the server makes when it is asked to."""
-    session, about, about_word = made.session, _about(made, answers), _about_word(made, answers)
-
-    @about(lsp.TEXT_DOCUMENT_FORMATTING)
-    def laid_out(view: DocumentView, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
-        return formatted(view)
+    session, about, about_word = made.session, _about(made, answers), _about(made, answers, of_word=True)
 
     @about_word(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
     def may_be_renamed(
@@ -300,12 +280,9 @@ def _edits(made: Server, answers: Answers) -> None:
             return None
         return lsp.PrepareRenamePlaceholder(view.places.range(word.start, word.end), word.symbol.name)
 
-    @about_word(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
-    def rename(view: DocumentView, word: Occurrence, params: lsp.RenameParams) -> lsp.WorkspaceEdit:
-        try:
-            return renamed(session, view, word, params.new_name)
-        except NotRenamed as why:
-            raise JsonRpcInvalidParams(str(why)) from None
+    about_word(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))(
+        lambda view, word, asked: renamed(session, view, word, asked.new_name)
+    )
 
     @about(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
     def mended(view: DocumentView, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
@@ -318,29 +295,25 @@ def _edits(made: Server, answers: Answers) -> None:
 def _commands(made: Server) -> None:
     """Commands of lenses."""
 
-    async def ran(command: str, uri: str, name: str) -> dict[str, Any]:
-        path = path_of(uri)
-        document = made.session.documents.get(path)
-        saved = path.read_bytes().decode("utf-8", "replace") if path.is_file() else None
-        unsaved = document is not None and saved != document.text.raw
-        result = await run(command, path, name)
-        kind = lsp.MessageType.Info if result.ok else lsp.MessageType.Warning
-        note = " (of the file as it is saved)" if unsaved else ""
-        made.session.reload()
-        asked = made.client_capabilities.workspace
-        if asked is not None and asked.code_lens is not None and asked.code_lens.refresh_support:
-            made.workspace_code_lens_refresh(None)
-        made.window_log_message(lsp.LogMessageParams(kind, result.text))
-        made.window_show_message(lsp.ShowMessageParams(kind, f"{name}: {result.last}{note}"))
-        return {"ok": result.ok, "text": result.text}
+    def runs(command: str) -> None:
+        @made.command(f"dslc.{command}")
+        async def ran(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
+            path = path_of(uri)
+            document = made.session.documents.get(path)
+            saved = path.read_bytes().decode("utf-8", "replace") if path.is_file() else None
+            result = await run(command, path, name)
+            kind = lsp.MessageType.Info if result.ok else lsp.MessageType.Warning
+            note = "" if document is None or saved == document.text.raw else " (of the file as it is saved)"
+            made.session.reload()
+            asked = made.client_capabilities.workspace
+            if asked is not None and asked.code_lens is not None and asked.code_lens.refresh_support:
+                made.workspace_code_lens_refresh(None)
+            made.window_log_message(lsp.LogMessageParams(kind, result.text))
+            made.window_show_message(lsp.ShowMessageParams(kind, f"{name}: {result.last}{note}"))
+            return {"ok": result.ok, "text": result.text}
 
-    @made.command("dslc.test")
-    async def test(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
-        return await ran("test", uri, name)
-
-    @made.command("dslc.verify")
-    async def verify(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
-        return await ran("verify", uri, name)
+    runs("test")
+    runs("verify")
 
     @made.command("dslc.status")
     def status(ls: LanguageServer, uri: str, name: str) -> str | None:

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlparse
 
 from lsprotocol import types as lsp
 
-from dslc.checking.files import Edited, FileFindings
+from dslc.checking.files import Edited
 from dslc.errors import DslcError, SourceText, Span
 from dslc.lsp.texts import EditorPlaces, EditorText
 from dslc.semantics.definitions import Module
@@ -21,7 +21,7 @@ from dslc.syntax.pieces import Pieces
 FILES = 2000  #: rule files of the folders that an editor has open which are looked through for a name
 
 
-_SKIPPED = frozenset({"node_modules", "__pycache__", "build", "dist", "site-packages"})
+_SKIPPED = frozenset("node_modules __pycache__ build dist site-packages".split())
 
 
 def path_of(uri: str) -> Path:
@@ -100,10 +100,6 @@ class EditorSession:
         self.files.close(path)
         self._loaded.pop(path, None)
         return self.documents.pop(path, None)
-
-    def looks(self, path: Path) -> Iterator[FileFindings]:
-        """Looks at a document until all findings are known."""
-        return self.files.looks(path)
 
     # ---- what they define ----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The words of the language that are not defined in `.rules` files. `docs/language.md` lists the same ones (a test compares)."""
+"""The words of the language that are not defined in `.rules` files. `grammar/vocabulary.md` says what each means (a test compares)."""
 
 from __future__ import annotations
 

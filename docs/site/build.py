@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 #: pages that are not in docs/, and what they are on the site
 OTHERS = {
     "README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md",
-    "benchmarks/RESULTS.md": "results.md",
+    "benchmarks/RESULTS.md": "results.md", "grammar/vocabulary.md": "reference/vocabulary.md",
 }  # fmt: skip
 #: files that have pages of their own
 STANDING_FOR = {"rules/std": "index/operators.md", "docs/site": "contributing.md"}
@@ -39,8 +39,8 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "generate.md", "mutants.md", "partial.md", "foreign.md", "onnx.md", "cuda.md", "cuda-kernels.md",
     ),
     "Reference": (
-        "language.md", "index/operators.md", "index/onnx.md", "index/rules.md", "cli.md", "reference/commands.md",
-        "reference/python.md", "diagnostics.md", "reference/errors.md", "glossary.md",
+        "language.md", "reference/vocabulary.md", "index/operators.md", "index/onnx.md", "index/rules.md", "cli.md",
+        "reference/commands.md", "reference/python.md", "diagnostics.md", "reference/errors.md", "glossary.md",
     ),
     "How it works": ("proofs.md", "limits.md", "beside.md", "security.md", "architecture.md", "words.md", "papers.md", "results.md"),
     "Project": ("contributing.md", "changelog.md"),

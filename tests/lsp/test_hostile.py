@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dslc.lsp.completion import complete
 from dslc.lsp.edits import NotRenamed, actions, formatted, renamed
-from dslc.lsp.hover import complete, hover
+from dslc.lsp.hover import hover
 from dslc.lsp.names import word_at, words
 from dslc.lsp.outline import lenses, symbols, tokens
 from dslc.lsp.session import EditorSession

@@ -136,7 +136,10 @@ def test_places_names_and_texts(shop: Path) -> None:
 
 
 def test_another_name_everywhere(
-    shop: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    shop: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     installed = tmp_path_factory.mktemp("installed")
     (installed / "far").mkdir()
@@ -174,6 +177,8 @@ def test_another_name_everywhere(
             await client.text_document_rename_async(lsp.RenameParams(new_name="ramp", **editor.at(own, "= unmo|ved")))
 
     with_editor(shop, renaming)
+    # who asked is told why: the server's own log has nothing of it
+    assert capfd.readouterr().err == ""
 
 
 def test_what_may_be_typed(shop: Path) -> None:
@@ -206,6 +211,30 @@ def test_what_may_be_typed(shop: Path) -> None:
         assert {"Conv", "MaxPool"} <= set(await labels(operator))
 
     with_editor(shop, completing)
+
+
+def test_signatures_and_types_are_shown_while_a_call_is_typed(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    async def typing(editor: Editor) -> None:
+        uri, client = editor.open("rules.rules"), editor.client
+        cut = RULES[: RULES.index("folds=k * m)")]
+        editor.write(uri, cut)
+        document = lsp.TextDocumentIdentifier(uri)
+        found = await client.text_document_signature_help_async(
+            lsp.SignatureHelpParams(document, position(cut, len(cut)))
+        )
+        assert [one.label for one in found.signatures] == ["double(X: T[*S], folds: int = 2) -> Y: T[*S]"]
+        assert found.active_parameter == 1
+        text = RULES.replace("folds=k)", "folds=3)").replace(", folds=m", "").replace("folds=k * m", "folds=6")
+        editor.write(uri, text)
+        whole = lsp.Range(position(text, 0), position(text, len(text)))
+        shown = await client.text_document_inlay_hint_async(lsp.InlayHintParams(document, whole))
+        assert [(one.position.line, one.label) for one in shown] == [(4, ": T[*S]"), (6, ": T[*S]")]
+        # a command that is not called as it has to be is refused, too
+        with pytest.raises(JsonRpcException, match="Expected"):
+            await client.workspace_execute_command_async(lsp.ExecuteCommandParams("dslc.status", [uri]))
+
+    with_editor(shop, typing)
+    assert capfd.readouterr().err == ""
 
 
 def test_edits_symbols_colours_and_lenses(shop: Path) -> None:
