@@ -4,9 +4,9 @@
 
 Prints for each model and level, of the largest budget, the seconds until the first rewritten model with the outputs of the
 original and until the first gain was decided, and for each budget how many times as fast the result is (1 where the original is
-kept). NAME is one of `benchmarks.models`, of the zoo, or of `benchmarks.kernel_models` (`kernels` for all of those at fixed
-sizes). Each command has a cache of its own, as on a new machine. Rows are kept in a file as they are measured; `--fresh`
-measures all again.
+kept). NAME is one of `benchmarks.models`, of `benchmarks.modules` (README's first example is `mish`), of the zoo, or of
+`benchmarks.kernel_models` (`kernels` for all of those at fixed sizes). Each command has a cache of its own, as on a new machine.
+Rows are kept in a file as they are measured; `--fresh` measures all again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dslc.search.runs.state import CHECKED
 
 #: real models, networks, and small models that kernels decide
 NAMES = (
-    "mtcnn-rnet", "pp-ocr-cls", "minilm", "magika", "light-shufflenet", "infogan", "nasrnn", "mish 100000", "norm over channels 384x14",
-    "add + RMS norm 1024x1024",
+    "mish", "mtcnn-rnet", "pp-ocr-cls", "minilm", "magika", "light-shufflenet", "infogan", "nasrnn", "mish 100000",
+    "norm over channels 384x14", "add + RMS norm 1024x1024",
 )  # fmt: skip
 
 

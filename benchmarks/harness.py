@@ -1,7 +1,7 @@
 """What the tables of whole runs have in common: models by name, arms by name, and one run of `dslc optimize` on a cold machine.
 
-A *model* is one of the zoo, of `benchmarks.models`, of `benchmarks.kernel_models`, or of `ONE_OPERATOR`; an *arm* is a name for
-options of the command.
+A *model* is one of the zoo, of `benchmarks.models`, `benchmarks.modules` or `benchmarks.kernel_models`, or of `ONE_OPERATOR`; an *arm*
+is a name for options of the command.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from onnx import ModelProto
 
 from benchmarks import models, zoo
 from benchmarks.kernel_models import CASES
+from benchmarks.modules import MODULES
 from benchmarks.zoo.network import Network
 
 #: sizes for models whose file leaves them open
@@ -97,8 +98,9 @@ def subject(name: str, **options: Any) -> Iterator[Subject]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         case = next((case for case in CASES if case.label == name), None)
-        if name in ONE_OPERATOR:
-            path.write_bytes(ONE_OPERATOR[name](**options).SerializeToString(deterministic=True))
+        if name in ONE_OPERATOR or name in MODULES:
+            written = {**ONE_OPERATOR, **MODULES}[name](**options)
+            path.write_bytes(written.SerializeToString(deterministic=True))
             yield Subject(name, path)
         elif case is not None:
             _without(name, options)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import posixpath
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -38,14 +39,18 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "generate.md", "mutants.md", "partial.md", "foreign.md", "onnx.md", "cuda.md", "cuda-kernels.md",
     ),
     "Reference": (
-        "language.md", "reference/vocabulary.md", "index/operators.md", "index/onnx.md", "index/rules.md", "cli.md", "reference/commands.md",
-        "reference/python.md", "diagnostics.md", "reference/errors.md", "glossary.md",
+        "language.md", "reference/vocabulary.md", "index/operators.md", "index/onnx.md", "index/rules.md", "cli.md",
+        "reference/commands.md", "reference/python.md", "diagnostics.md", "reference/errors.md", "glossary.md",
     ),
-    "How it works": ("proofs.md", "security.md", "architecture.md", "papers.md", "results.md"),
+    "How it works": ("proofs.md", "limits.md", "beside.md", "security.md", "architecture.md", "words.md", "papers.md", "results.md"),
     "Project": ("contributing.md", "changelog.md"),
 }  # fmt: skip
 
-STYLE = """math .pack mi, math mrow.pack > mi { font-weight: bold; }
+STYLE = """/* rule files and commands are read, not scrolled; printed tables keep their lines */
+.language-rules pre > code, .language-bash pre > code, .language-shell pre > code, .language-console pre > code {
+  white-space: pre-wrap; overflow-wrap: break-word;
+}
+math .pack mi, math mrow.pack > mi { font-weight: bold; }
 .equations math { margin: .7em 0; }
 .equations { overflow-x: auto; padding: .4em 0; }
 .md-typeset table:not([class]) { font-size: .65rem; }
@@ -62,17 +67,35 @@ theme:
   palette:
     - media: "(prefers-color-scheme: light)"
       scheme: default
+      toggle: {icon: material/weather-night, name: Dark}
     - media: "(prefers-color-scheme: dark)"
       scheme: slate
+      toggle: {icon: material/weather-sunny, name: Light}
 extra_css: [style.css]
+hooks: [hooks.py]
 plugins: [search]
-markdown_extensions: [tables, attr_list, toc, pymdownx.superfences]
+markdown_extensions:
+  - tables
+  - attr_list
+  - toc
+  - pymdownx.superfences
+  - pymdownx.highlight: {pygments_lang_class: true}
 validation:
   omitted_files: info
   absolute_links: warn
   unrecognized_links: warn
   anchors: warn
 nav:
+"""
+
+
+#: what mkdocs runs before it reads pages: it learns the language of the rules
+HOOKS = """import sys
+
+sys.path.insert(0, {root!r})
+from docs.site.lexer import register
+
+register()
 """
 
 
@@ -105,7 +128,9 @@ def _written(repository: str) -> Iterator[tuple[str, str]]:
                 return f"{repository.rstrip('/')}/{named}" if repository else None
             return posixpath.relpath(places[named], posixpath.dirname(place) or ".") + mark + anchor
 
-        yield place, relinked(_examples(path.read_text("utf-8")), to)
+        text = path.read_text("utf-8")
+        # pictures lie beside the pages
+        yield place, relinked(_examples(re.sub(r"(!\[[^]]*\]\()docs/", r"\1", text)), to)
 
 
 def _diagnostics() -> list[Path]:
@@ -118,7 +143,7 @@ def _errors(found: dict[str, str]) -> str:
     for path in _diagnostics():
         at |= {anchor[:5].upper(): f"{path.name}#{anchor}" for anchor in anchors(found[f"reference/{path.name}"])}
     rows = [(f"[{page.code}]({at[page.code]})", page.title) for page in diagnostic_pages().values()]
-    return "# Errors and warnings\n\n`dslc explain CODE` prints the same.\n\n" + table(("code", ""), rows)
+    return "# Errors and warnings\n\n`dslc explain CODE` prints the same.\n\n" + table(("code", "what it means"), rows)
 
 
 def _examples(text: str) -> str:
@@ -159,7 +184,10 @@ def write(folder: Path, found: dict[str, str]) -> None:
         path = folder / "docs" / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
+    for picture in (ROOT / "docs").glob("*.png"):
+        shutil.copy(picture, folder / "docs")
     (folder / "docs" / "style.css").write_text(STYLE, "utf-8")
+    (folder / "hooks.py").write_text(HOOKS.format(root=str(ROOT)), "utf-8")
     (folder / "mkdocs.yml").write_text(configuration(), "utf-8")
 
 

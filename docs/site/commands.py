@@ -38,7 +38,7 @@ def _command(name: str, line: str, command: click.Command) -> str:
             spelled = param.get_help_record(context)
             if spelled is not None:
                 rows.append((code(spelled[0]), plain(spelled[1])))
-    return out + table(("option", ""), rows)
+    return out + table(("option", "what it does"), rows)
 
 
 def plain(text: str) -> str:

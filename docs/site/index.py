@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -100,7 +101,7 @@ def _operators(index: Index) -> str:
             cells = [
                 (index.link(row.name, page), ", ".join(map(code, row.onnx)), str(row.used_by), row.doc) for row in own
             ]
-            out += f"## {library}\n\n" + table(("operator", "ONNX", "in rules", ""), cells)
+            out += f"## {library}\n\n" + table(("operator", "ONNX", "in rules", "what it computes"), cells)
     return out
 
 
@@ -125,7 +126,7 @@ def _rules(index: Index) -> str:
         own = [row for row in index.rows.values() if _rule(index.rules, row.name).module.library == library]
         if own:
             cells = [(index.link(row.name, page), row.kind, _status(row), row.doc) for row in own]
-            out += f"## {library}\n\n" + table(("rule", "kind", "status", ""), cells)
+            out += f"## {library}\n\n" + table(("rule", "kind", "status", "what it does"), cells)
     return out
 
 
@@ -171,14 +172,20 @@ def _about(module: Module) -> str:
 
 
 def _doc(doc: str | None) -> str:
-    return escape(" ".join((doc or "").split()), quote=False).replace("*", "\\*").replace("_", "\\_") if doc else ""
+    """A text as Markdown: what is no code there must not become markup."""
+    parts = re.split(r"(`[^`]*`)", " ".join((doc or "").split()))
+    return "".join(
+        one if one.startswith("`") else re.sub(r"([*_])", r"\\\1", escape(one, quote=False)) for one in parts
+    )
 
 
 def _operator(index: Index, op: OperatorDef, page: str) -> str:
     out = f"## {op.short}\n\n{_doc(op.syntax.doc)}\n\n" + fenced(f"operator {op.signature}", "rules")
+    guards = [show(one) for two in op.syntax.statements if isinstance(two, t.Where) for one in two.conditions]
+    out += f"Where {', '.join(map(code, guards))}:\n\n" if guards else ""
     out += f'<div class="equations">{"".join(all_equations(op.syntax.statements))}</div>\n\n'
     notes = dict.fromkeys(note for one in op.syntax.statements for note in outside(one))
-    out += "".join(f"- {code(note)}\n" for note in notes) + ("\n" if notes else "")
+    out += "".join(f"- {_doc(note)}\n" for note in notes) + ("\n" if notes else "")
     attrs = [
         (code(one.name), code(show(one.type)), code(show(one.default)) if one.default is not None else "")
         for one in op.attrs
@@ -197,10 +204,17 @@ def _operator(index: Index, op: OperatorDef, page: str) -> str:
     blocks = [f"{tests} `test` block{'' if tests == 1 else 's'}"] if tests else []
     facts.append(("tests", ", ".join([*map(code, examples[:SHOWN]), *blocks])))
     users = index.users.get(op.name, [])
-    more = f" and {len(users) - SHOWN} more" if len(users) > SHOWN else ""
-    used = ", ".join(index.link(one, page) for one in users[:SHOWN])
-    facts.append((f"in {len(users)} rule{'' if len(users) == 1 else 's'}", used + more))
-    return out + table(("", ""), [row for row in facts if row[1]])
+    own = [one for one in users if _rule(index.rules, one).module.library == op.module.library]
+    facts.append((f"in {len(own)} rule{'' if len(own) == 1 else 's'}", _named(index, own, page)))
+    others = [one for one in users if one not in set(own)]
+    facts.append(("in rules of other libraries", _named(index, others, page)))
+    return out + table(("fact", "value"), [row for row in facts if row[1]])
+
+
+def _named(index: Index, rules: list[str], page: str) -> str:
+    """Links to some rules, and how many more there are."""
+    more = f" and {len(rules) - SHOWN} more" if len(rules) > SHOWN else ""
+    return ", ".join(index.link(one, page) for one in rules[:SHOWN]) + more
 
 
 def _opsets(clause: dict[str, Any]) -> str:
@@ -242,4 +256,4 @@ def _of_rule(index: Index, rule: RuleDef, page: str) -> str:
     facts += [("error", f"{error:g} of the largest element at most, in 32 bits" if error is not None else "")]
     facts += [("rule sets", ", ".join(map(code, row.sets))), ("tests", str(row.tests) if row.tests else "")]
     facts += [("operators", ", ".join(index.link(name, page) for name in row.operators))]
-    return out + table(("", ""), [row for row in facts if row[1]])
+    return out + table(("fact", "value"), [row for row in facts if row[1]])

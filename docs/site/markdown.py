@@ -12,10 +12,16 @@ _CODE = re.compile(r"`[^`\n]*`")
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table, empty without rows; cells are Markdown of one line."""
-    lines = ["| " + " | ".join(cell.replace("\n", " ").replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
     if not lines:
         return ""
     return "\n".join(["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns), *lines, "", ""])
+
+
+def _cell(text: str) -> str:
+    """A cell of one line; a bar in code ends no cell, and would keep its backslash."""
+    parts = re.split(r"(`+[^`]*`+)", text.replace("\n", " "))
+    return "".join(part if part.startswith("`") else part.replace("|", "\\|") for part in parts)
 
 
 def fenced(text: str, language: str = "text") -> str:

@@ -18,8 +18,8 @@ _FENCES = {"abs": "||", "floor": "⌊⌋", "ceil": "⌈⌉"}
 _WORDS = {"pi": "π", "inf": "∞", "nan": "NaN", "epsilon": "ε", "alpha": "α", "beta": "β", "gamma": "γ"}
 
 
-def equation(statement: t.Let | t.LetMany | t.Function | t.Equation | t.EquationMany | t.Where) -> str:
-    """A statement of an operator as a `math` element; conditions of a `where` are joined by commas."""
+def equation(statement: t.Let | t.LetMany | t.Function | t.Equation | t.EquationMany) -> str:
+    """A statement of an operator as a `math` element."""
     match statement:
         case t.Let() | t.Equation():
             body = _row(_target(statement.target), _sign("="), _of(statement.value))
@@ -32,8 +32,6 @@ def equation(statement: t.Let | t.LetMany | t.Function | t.Equation | t.Equation
                 _sign("="),
                 _of(statement.body),
             )
-        case t.Where():
-            body = _commas(_of(condition) for condition in statement.conditions)
     return f'<math display="block" displaystyle="true">{body}</math>'
 
 
@@ -140,7 +138,7 @@ def _left(node: t.Expr, level: int) -> int:
 def _cases(node: t.Conditional) -> str:
     rows, rest = [], node
     while True:
-        rows.append((_of(rest.then), _row("<mtext>if </mtext>", _of(rest.condition))))
+        rows.append((_of(rest.then), _row("<mtext>if\u00a0</mtext>", _of(rest.condition))))
         if not isinstance(rest.otherwise, t.Conditional):
             break
         rest = rest.otherwise
@@ -209,6 +207,6 @@ def _row(*parts: str) -> str:
 
 
 def all_equations(statements: Sequence[t.Node]) -> list[str]:
-    """The statements of an operator that say what it computes and for what, each as a `math` element."""
-    shown = t.Let | t.LetMany | t.Function | t.Equation | t.EquationMany | t.Where
+    """The statements of an operator that say what it computes, each as a `math` element."""
+    shown = t.Let | t.LetMany | t.Function | t.Equation | t.EquationMany
     return [equation(one) for one in statements if isinstance(one, shown)]

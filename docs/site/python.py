@@ -34,7 +34,7 @@ def _documented(name: str, thing: Any) -> str:
             if not member.startswith("_") and about:
                 kind = f"{member}()" if callable(value) else member
                 rows.append((f"`{kind}`", plain(about.split("\n\n")[0])))
-        out += table(("member", ""), rows)
+        out += table(("member", "what it is"), rows)
     return out
 
 
@@ -98,7 +98,7 @@ def _section(name: str, text: str) -> str:
             else:
                 rows.append(("", line.strip()))
         return table(
-            ({"Args": "argument", "Raises": "raises", "Attributes": "attribute"}[name], ""),
+            ({"Args": "argument", "Raises": "raises", "Attributes": "attribute"}[name], "what it means"),
             [(a, plain(b)) for a, b in rows],
         )
     head = f"**{name}.** " if name else ""

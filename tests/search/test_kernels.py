@@ -70,8 +70,8 @@ def test_three_operators_become_one_kernel_that_is_faster() -> None:
 
 
 def test_an_operator_of_a_user_s_own_is_its_kernel(tmp_path: Path) -> None:
-    """README's second example: nobody has a node for it, its equation is compiled."""
-    text = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    """docs/kernels.md's example: nobody has a node for it, its equation is compiled."""
+    text = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text("utf-8")
     rules = tmp_path / "manhattan.rules"
     rules.write_text(
         next(block for block in re.findall(r"^```rules\n(.*?)^```$", text, re.M | re.S) if "manhattan" in block),

@@ -177,14 +177,14 @@ HOMONYMS = """
 """
 
 
-def test_the_glossary_names_modules_that_exist() -> None:
-    page = (DOCS / "glossary.md").read_text("utf-8")
+def test_the_words_in_the_code_name_modules_that_exist() -> None:
+    page = (DOCS / "words.md").read_text("utf-8")
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `([^`]+)` \|$", page, re.M)
     assert 70 <= len(rows) <= 110
     assert [module for _, _, module in rows if not any((base / module).is_file() for base in (ROOT, ROOT.parent))] == []
     words = [word for row, _, _ in rows for word in row.split(", ")]
     assert len(words) == len(set(words))
-    assert "glossary.md" in (DOCS / "architecture.md").read_text("utf-8")
+    assert "words.md" in (DOCS / "architecture.md").read_text("utf-8")
 
 
 def exported() -> dict[str, list[str]]:

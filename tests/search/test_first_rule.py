@@ -1,8 +1,7 @@
-"""What the README says about its first rule."""
+"""The rule that docs/howto/operator.md teaches, and README's example in Python."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,17 @@ import pytest
 
 import dslc
 from benchmarks import neighbours
+from benchmarks.blocks import blocks
+from benchmarks.modules import totals
 from tests.caches import apart
+from tests.unit.test_intro import named
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_first_rule_makes_one_node_of_a_nearest_neighbour_model(tmp_path: Path) -> None:
-    found = re.search(r"^```rules\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
-    assert found is not None
     rules = tmp_path / "distances.rules"
-    rules.write_text(found[1], "utf-8")
+    rules.write_text(named(ROOT / "docs" / "howto" / "operator.md", rules.name), "utf-8")
     # costs are measured: on a busy machine one run may be misled
     for attempt in range(3):
         result = dslc.optimize(
@@ -33,7 +33,7 @@ def test_the_first_rule_makes_one_node_of_a_nearest_neighbour_model(tmp_path: Pa
             timing=False,
             cache=tmp_path / f"cache{attempt}",
             threads=1,
-            # the two rules of the README's report: what else is predicted to gain depends on how busy the machine is
+            # the two rules that make one node: what else is predicted to gain depends on how busy the machine is
             only=["distances.at_once", "std.pow_two"],
         )
         if [node.op_type for node in result.model.graph.node] == ["CDist"]:
@@ -49,17 +49,15 @@ def test_the_first_rule_makes_one_node_of_a_nearest_neighbour_model(tmp_path: Pa
 def test_the_python_example_runs_on_the_model_that_the_shell_example_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    rules = re.search(r"^```rules\n(.*?)^```$", text, re.M | re.S)
-    example = re.search(r"^```python\n(.*?)^```$", text, re.M | re.S)
-    assert rules is not None and example is not None
-    (tmp_path / "distances.rules").write_text(rules[1], "utf-8")
-    onnx.save(neighbours.model(), tmp_path / "neighbours.onnx")
+    page = ROOT / "README.md"
+    (example,) = (block.text for block in blocks(page) if block.language == "python")
+    (tmp_path / "totals.rules").write_text(named(page, "totals.rules"), "utf-8")
+    onnx.save(totals(), tmp_path / "totals.onnx")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
     names: dict[str, Any] = {}
-    assert 'budget="30s"' in example[1]
-    exec(example[1].replace('budget="30s"', 'budget="2s"'), names)
-    given = np.zeros((256, 32), np.float32)
-    assert names["session"].run(None, {"x": given})[0].shape == (256, 64)
-    assert "neighbours.onnx" in capsys.readouterr().out
+    assert 'budget="20s"' in example
+    exec(example.replace('budget="20s"', 'budget="2s"'), names)
+    given = {"x": np.ones((256, 512), np.float32), "w": np.ones((512, 1024), np.float32)}
+    assert np.array_equal(names["session"].run(None, given)[0], np.full(256, 512 * 1024))
+    assert "totals.onnx" in capsys.readouterr().out
