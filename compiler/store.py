@@ -88,7 +88,7 @@ class Store:
 
     def put_json(self, key: str, value: Any) -> None:
         """Keeps a value of JSON where that is possible."""
-        self.put(key, json.dumps(value, sort_keys=True).encode())
+        self.put(key, json.dumps(value).encode())
 
     def trim(self) -> None:
         """Deletes the entries that are too many, or too large together."""
