@@ -461,5 +461,5 @@ def _times(rules: Rules, new: Mapping[Value, Value], inputs: Sequence[Value], op
     before_ms, after_ms = (1e3 * median(found) for _, _, found in sides)
     how = " with a generated kernel" if kernels else ""
     ratio = before_ms / after_ms
-    gain = f"{ratio:.2g} times as fast" if ratio > CLOSE else "slower" if ratio < 1 / CLOSE else "no faster"
+    gain = f"{ratio:.2g}x faster" if ratio > CLOSE else "slower" if ratio < 1 / CLOSE else "no faster"
     return [f"{where}{how}: {before_ms:.3g} -> {after_ms:.3g} ms, {gain}."]
