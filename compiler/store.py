@@ -207,4 +207,4 @@ def rule_files(paths: Sequence[str]) -> Iterator[Path]:
         elif path.exists():
             yield path
         else:
-            raise error("E0902", f"no file or folder is named {name}", path=name, exit_code=2)
+            raise error("E0902", f"no file or folder is named {name}", path=name)

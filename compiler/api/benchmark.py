@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from filecmp import cmp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dslc.api.models import Model, file_of, seconds_of, sizes_of, whole, wrong
 from dslc.codegen.host.processor import processor, runnable, wanted
@@ -17,6 +17,7 @@ from dslc.cost.timing import LEAST, raced, runs
 from dslc.errors import Diagnostic, DslcError
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
+from dslc.onnx.types import complete_bind
 from dslc.records import record
 from dslc.reporting.pages import page_of_bench
 from dslc.search.options.option import read_inputs
@@ -126,12 +127,13 @@ def bench(
     clock, count = Clock(seconds_of(budget)), None if threads is None else whole(threads, "number of threads", 1)
     with file_of(first) as one, file_of(second) as other, wanted(isa):
         runnable(processor())
-        model = read_model(one)[0]
-        _same_inputs(model, read_model(other)[0], str(one), str(other))
+        model, sizes = read_model(one)[0], sizes_of(bind)
+        known = _same_inputs(model, read_model(other)[0], str(one), str(other))
+        complete_bind(model, {name: size for name, size in sizes.items() if name not in known}, str(one))
         machine = this_machine(count)
         names = (str(one), str(other))
         files = [ModelFile(name) for name in names]
-        tried = list(tried_inputs(model, sizes_of(bind), given, draws=1))
+        tried = list(tried_inputs(model, sizes, given, draws=1))
         # one that neither runs on is as good as any other to say why
         feeds = next(
             (each for each in tried if len(tried) > 1 and runs(files, each.feeds[0], machine.threads)), tried[0]
@@ -141,14 +143,33 @@ def bench(
     return Benched(names, (timings[0], timings[1]), str(machine), (*same, *feeds.notes), LEAST)
 
 
-def _same_inputs(model: ModelProto, other: ModelProto, first: str, second: str) -> None:
-    """Raises DslcError E0810 where two models do not take the same inputs, by their names and types."""
-    types = [{name: dtype for name, (dtype, _) in wanted_inputs(one).items()} for one in (model, other)]
+def _same_inputs(model: ModelProto, other: ModelProto, first: str, second: str) -> Collection[str]:
+    """Return the inputs of two models. Raises DslcError E0810 where they differ in names, types, ranks or fixed sizes."""
+    types = [{name: _Type(*each) for name, each in wanted_inputs(one).items()} for one in (model, other)]
     findings = [
         *(f"`{name}` is an input of {first} and not of {second}" for name in types[0].keys() - types[1].keys()),
         *(f"`{name}` is an input of {second} and not of {first}" for name in types[1].keys() - types[0].keys()),
-        *(f"the input `{name}` has type {types[0][name]} in {first} and {types[1][name]} in {second}"
-          for name in types[0].keys() & types[1].keys() if types[0][name] != types[1][name]),
+        *(f"the input `{name}` is {types[0][name]} in {first} and {types[1][name]} in {second}"
+          for name in types[0].keys() & types[1].keys() if not types[0][name].meets(types[1][name])),
     ]  # fmt: skip
     if findings:
         raise DslcError([Diagnostic("E0810", text, path=second) for text in sorted(findings)])
+    return types[0].keys()
+
+
+class _Type(NamedTuple):
+    """Element type and sizes of an input; None: any."""
+
+    dtype: Any
+    sizes: tuple[int | None, ...] | None
+
+    def meets(self, other: _Type) -> bool:
+        """Return whether some array is an input of both types."""
+        pairs = zip(self.sizes, other.sizes, strict=False) if self.sizes and other.sizes else ()
+        ranks = {len(one) for one in (self.sizes, other.sizes) if one is not None}
+        return self.dtype == other.dtype and len(ranks) < 2 and all(None in pair or len({*pair}) == 1 for pair in pairs)
+
+    def __str__(self) -> str:
+        return str(self.dtype) + (
+            "" if self.sizes is None else f"[{', '.join('?' if n is None else str(n) for n in self.sizes)}]"
+        )

@@ -281,7 +281,7 @@ def optimize_file(
     if target.exists() and model.exists() and os.path.samefile(target, model):
         raise error("E0908", f"{target} is the input", path=str(target), hint="name another output")
     if not target.parent.is_dir():
-        raise error("E0903", f"there is no folder {target.parent}", path=str(target), hint="nothing was done")
+        raise error("E0903", f"there is no folder {target.parent}", path=str(target))
     result = optimize(model, **options)
     save(result.model, target, folder=model.parent, external_data=external_data)
     return result.report

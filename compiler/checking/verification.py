@@ -169,5 +169,5 @@ def _chosen(rules: Rules, names: Sequence[str], patterns: Sequence[str]) -> list
             findings.append(Diagnostic("E0909", f"no rule or law is named `{pattern}`", hint=hint))
         found |= matching
     if findings:
-        raise DslcError(findings, exit_code=2)
+        raise DslcError(findings)
     return [name for name in inside if name in found]

@@ -61,7 +61,7 @@ def _steps(story: list[Mapping[str, Any]]) -> Iterator[str]:
 def _explain_code(code: str) -> str:
     known = pages()
     if code not in known:
-        raise error("E0909", f"there is no code {code}", hint="`dslc explain --list` names all codes", exit_code=2)
+        raise error("E0909", f"there is no code {code}", hint="`dslc explain --list` names all codes")
     page = known[code]
     text = re.sub(r"^```rules (wrong|right)\n", lambda m: f"{m[1].capitalize()}:\n\n", page.text, flags=re.M)
     lines, inside = [], False

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from dslc.cli.options import PATH, form_option, option, print_record, time_option, timeout_option
+from dslc.cli.outputs import writable
 from dslc.errors import error
 from dslc.store import write_file
 from dslc.terminal import CommandBar
@@ -128,7 +128,7 @@ def _library_name(wanted: str | None, out: Path) -> str:
         return out.stem if not folder or folder.resolve() == out.resolve().parent else f"{out.stem}_imported"
     if not wanted.isidentifier():
         hint = "a name of the language: letters, digits and `_`"
-        raise error("E0906", f"{wanted!r} is no name of a library", hint=hint, exit_code=2)
+        raise error("E0906", f"{wanted!r} is no name of a library", hint=hint)
     return wanted
 
 
@@ -145,20 +145,10 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
         name = name if name.isidentifier() else f"rules_{name}"
         hint = f"NAME has letters, digits and `_`, as it is a name in the language: `{out.with_name(name + '.rules')}` works"
         message = f"{out} is no name of a rule file: it is NAME.rules"
-        raise error("E0906", message, path=str(out), hint=hint, exit_code=2)
+        raise error("E0906", message, path=str(out), hint=hint)
     if out.exists() and file.exists() and out.samefile(file):
-        raise error("E0908", f"{out} would overwrite the input", path=str(out), exit_code=2)
-    if out.is_dir():
-        hint = f"name a file in it: `{out / 'imported.rules'}`"
-        raise error("E0903", f"cannot write {out}: it is a folder", path=str(out), hint=hint)
-    folder = out.resolve().parent
-    if not folder.is_dir():
-        raise error("E0903", f"cannot write {out}: no such folder", path=str(out))
-    try:
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as failure:
-        raise error("E0903", f"cannot write {out}: {failure.strerror}", path=str(out)) from None
+        raise error("E0908", f"{out} would overwrite the input", path=str(out))
+    writable(out)
     if out.exists() and not force:
         try:
             mine = is_stamped(out.read_text("utf-8"))
@@ -167,7 +157,7 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
         if not mine:
             hint = "name another file, or say --force"
             message = f"{out} exists, and is no import or was changed since"
-            raise error("E0910", message, path=str(out), hint=hint, exit_code=2)
+            raise error("E0910", message, path=str(out), hint=hint)
 
 
 def _summary(found: Import) -> None:

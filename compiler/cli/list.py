@@ -76,11 +76,11 @@ def _rows(what: str, given: dict[str, tuple[str, ...]], named: Sequence[str]) ->
     for one in given["sets"]:
         if not any(fnmatchcase(name, one) for name in sets):
             hint = "rule sets: " + ", ".join(rules.rulesets)
-            raise error("E0909", f"no rule set is named `{one}`", hint=hint, exit_code=2)
+            raise error("E0909", f"no rule set is named `{one}`", hint=hint)
     operators = {form for op in rules.operators.values() for form in (op.name, op.short)}
     for one in given["operator"]:
         if "*" not in one and one not in operators:
-            raise error("E0201", f"no operator is named `{one}`", hint=likely(rules, one), exit_code=2)
+            raise error("E0909", f"no operator is named `{one}`", hint=likely(rules, one))
     wanted, modules = found.Wanted(**given), modules_of(rules, named)
     if what == "operators":
         return wanted.operators(found.operators(rules, modules))

@@ -20,7 +20,7 @@ from dslc.terminal import guarded, say
 from dslc.version import __version__
 
 if TYPE_CHECKING:
-    from dslc.errors import Diagnostic
+    from dslc.errors import Diagnostic, DslcError
 
 #: name -> (module that defines `command`, one line of help)
 COMMANDS = {
@@ -112,23 +112,21 @@ def _report(findings: Sequence[Diagnostic]) -> None:
     say(full(findings, color=wants_color(sys.stderr)), err=True)
 
 
-def _of_exception(failure: BaseException) -> tuple[list[Diagnostic], int]:
-    """Diagnostics and exit code of an exception that reached the top; an unforeseen one is called a bug of dslc."""
-    from dslc.errors import Diagnostic, DslcError
+def _of_exception(failure: BaseException) -> DslcError:
+    """The error that an exception is which reached the top; an unforeseen one is called a bug of dslc."""
+    from dslc.errors import DslcError, error
 
     if isinstance(failure, DslcError):
-        return list(failure.diagnostics), failure.exit_code
+        return failure
     if isinstance(failure, OSError):
-        where = str(failure.filename) if failure.filename else ""
-        text = f"{failure.strerror or failure}" + (f": {where}" if where else "")
-        return [Diagnostic("E0902", text, path=where)], 1
+        return error("E0902", str(failure.strerror or failure), path=str(failure.filename or ""))
     if isinstance(failure, MemoryError):
-        return [Diagnostic("E0905", "not enough memory", hint="`ulimit -v` and other programs limit what is left")], 1
+        return error("E0905", "not enough memory", hint="`ulimit -v` and other programs limit what is left")
     if isinstance(failure, ImportError):
-        return [Diagnostic("E0907", f"a part of the installation is missing: {failure}", hint="`pip install dslc`")], 1
+        return error("E0907", f"a part of the installation is missing: {failure}", hint="`pip install dslc`")
     text = f"dslc failed where it should not: {type(failure).__name__}: {failure}".rstrip(": ")
     hint = "this is a bug in dslc; run again with DSLC_DEBUG=1 for the traceback, and report it"
-    return [Diagnostic("E0901", text, hint=hint)], 1
+    return error("E0901", text, hint=hint)
 
 
 def run(args: Sequence[str] | None = None, began: float | None = None) -> int:
@@ -171,9 +169,9 @@ def _run(args: Sequence[str] | None, began: float | None) -> int:
 
         if os.environ.get("DSLC_DEBUG") and not isinstance(failure, DslcError):
             raise
-        findings, code = _of_exception(failure)
-        _report(findings)
-        return code
+        wrong = _of_exception(failure)
+        _report(wrong.diagnostics)
+        return wrong.exit_code
 
 
 def main(began: float | None = None) -> NoReturn:

@@ -67,11 +67,11 @@ def command(name: str, folder: Path | None) -> None:
     """Start a rule library: a folder with a rule file and what pip needs to install it."""
     if not _NAME.fullmatch(name):
         hint = "lower-case words joined by dots, such as acme.conv"
-        raise error("E0906", f"`{name}` cannot be the name of a library", hint=hint, exit_code=2)
+        raise error("E0906", f"`{name}` cannot be the name of a library", hint=hint)
     root = folder or Path(name)
     module = name.replace(".", "_")
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise error("E0908", f"{root} exists and is not empty", path=str(root), exit_code=2)
+        raise error("E0908", f"{root} exists and is not empty", path=str(root))
     texts = {
         root / module / f"{name.rpartition('.')[2]}.rules": _ROOT.format(name=name),
         root / module / "__init__.py": "",

@@ -12,9 +12,7 @@ def apart(path: Path, others: Sequence[Path]) -> None:
     from dslc.errors import error
 
     if path.resolve() in {other.resolve() for other in others}:
-        raise error(
-            "E0908", f"{path} is another file of this command", path=str(path), hint="give each a name of its own"
-        )
+        raise error("E0908", f"{path} is named twice", path=str(path), hint="give each file its own name")
 
 
 def writable(*paths: Path | None) -> None:
@@ -29,7 +27,7 @@ def writable(*paths: Path | None) -> None:
         if path.is_dir():
             raise error("E0903", f"{path} is a folder", path=str(path))
         if not folder.is_dir():
-            raise error("E0903", f"there is no folder {folder}", path=str(path), hint="nothing was done")
+            raise error("E0903", f"there is no folder {folder}", path=str(path), hint=f"`mkdir -p {folder}` makes it")
         probe = folder / f".{path.name}.{os.getpid()}.probe"
         try:
             probe.touch()

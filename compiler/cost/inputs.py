@@ -80,17 +80,17 @@ def given_inputs(given: Given, model: Any) -> Inputs:
     place = Path(given)
     files = sorted(place.glob("*.npz")) if place.is_dir() else [place]
     if not files:
-        raise error("E0902", "no .npz file in this folder", path=str(place))
+        raise error("E0902", f"{place} has no .npz file", path=str(place))
     feeds = []
     for file in files:
         try:
             with np.load(file, allow_pickle=False) as arrays:
                 feeds.append(_joined({name: arrays[name] for name in arrays.files}, model))
         except OSError as problem:
-            raise error("E0902", f"not a readable .npz file: {problem.strerror or problem}", path=str(file)) from None
+            raise error("E0902", f"cannot read {file}: {problem.strerror or problem}", path=str(file)) from None
         except (ValueError, EOFError, AttributeError, BadZipFile):
             hint = "`numpy.savez(FILE, NAME=array, ...)` writes one, with an array for each input"
-            raise error("E0902", "not a readable .npz file", path=str(file), hint=hint) from None
+            raise error("E0902", f"{file} is not a readable .npz file", path=str(file), hint=hint) from None
         _check(feeds[-1], model, str(file))
     return Inputs(tuple(feeds))
 

@@ -511,7 +511,7 @@ def load_many(names: Iterable[str | Path], whole: Iterable[Path] = (), files: Fi
         path = Path(name)
         if path.is_dir():
             loader.library(path)
-        elif path.suffix != ".rules":
+        elif path.suffix != ".rules" and not path.is_file():
             loader.installed(str(name), ", and no such file", "a file ends in .rules")
         elif loader.has(path):
             loader.module(path)

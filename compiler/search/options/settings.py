@@ -357,7 +357,8 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         own = options_by_name(STRATEGIES[name])
         for other, about in strategy_options().items():
             if other in given and other not in own:
-                raise WrongOption(other, about, f"the strategy {name} has no such option")
+                having = " and ".join(each for each, one in STRATEGIES.items() if other in options_by_name(one))
+                raise WrongOption(other, about, f"the strategy {name} has no such option; {having} has it")
         chosen = {one: _value(one, about, given[one]) for one, about in own.items() if one in given}
         values["strategy"] = STRATEGIES[name](**chosen)
         if values.get("dump_egraph") is not None and not STRATEGIES[name].egraphs:
