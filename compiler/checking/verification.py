@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import cast
@@ -58,10 +58,20 @@ class Verification:
     def verdicts(self) -> list[RuleVerdict]:
         return [self.known[name] for name in self.chosen if name in self.known]
 
-    def run(self, told: Progress | None = None) -> None:
-        """Proves, and notes verdicts as they come."""
+    def run(
+        self, told: Progress | None = None, begun: Callable[[int], None] | None = None,
+        refuted: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Proves, and notes verdicts as they come; then looks for guards of what is refuted.
+
+        Args:
+            begun: is told how many rules and laws there are, before any is proved.
+            refuted: is told which rules get guards, when all other findings are there.
+        """
         self.rules = rules = load_many(self.names)
         every = _chosen(rules, self.names, self.patterns)
+        if begun:
+            begun(len(every))
         self.chosen = rest = [name for name in every if name not in rules.derivations]
         self.findings += (mistakes := _mistakes(rules, self.names))
         unasked = mistaken(rules, rest, mistakes)
@@ -76,13 +86,19 @@ class Verification:
         self.known |= {one.rule: one for one in derived}
         self.chosen = every = [*rest, *(one.rule for one in derived)]
         for verdict in proved:
-            self.findings += findings_of(rules, verdict, self.seed, self.guards)
+            self.findings += findings_of(rules, verdict, self.seed)
             self.looked.add(verdict.rule)
         self.findings += [
             Diagnostic("E0501", f"an instance of `{one.rule}` computes something else", rules.derivations[one.rule].syntax.span,
                        counterexample=one.reason)
             for one in derived if one.status == "refuted"
         ]  # fmt: skip
+        subs = [rules.substitutions[one.rule] for one in proved if self.guards and _unguarded(rules, one)]
+        if subs and refuted:
+            refuted([sub.name for sub in subs])
+        for sub in subs:
+            found = find_guards(rules, sub, self.seed, exact_verdict, seconds=GUARD_SECONDS)
+            self.findings += guard_diagnostics(sub, found)
 
 
 def below(verdicts: Sequence[RuleVerdict], require: str | None) -> list[str]:
@@ -131,8 +147,15 @@ def mistaken(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic])
     return out
 
 
-def findings_of(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = True) -> tuple[Diagnostic, ...]:
-    """Findings about a refuted rule: the counterexample, and (`guarded`) a guard under which it holds, where one is found."""
+def _unguarded(rules: Rules, verdict: RuleVerdict) -> bool:
+    """Return whether a guard may make a rule right that is refuted."""
+    sub = rules.substitutions.get(verdict.rule)
+    found = sub and not sub.syntax.partial and diagnostic_of(sub, verdict)
+    return bool(found and not found.hint)
+
+
+def findings_of(rules: Rules, verdict: RuleVerdict, seed: int) -> tuple[Diagnostic, ...]:
+    """The counterexample of a refuted rule; what `dslc check` knows of one that is undecided."""
     definition = definition_of(rules, verdict.rule)
     found = diagnostic_of(definition, verdict)
     if not found and verdict.status == "undecided" and isinstance(definition, SubstitutionDef):
@@ -141,12 +164,7 @@ def findings_of(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = T
             return ()
         found_by_check = check_sides(rules, definition, np.random.default_rng(seed))
         return tuple(one for one in found_by_check if one.severity == "error")
-    if not found:
-        return ()
-    if not guarded or found.hint or not isinstance(definition, SubstitutionDef) or definition.syntax.partial:
-        return (found,)
-    guards = find_guards(rules, definition, seed, exact_verdict, seconds=GUARD_SECONDS)
-    return (found, *guard_diagnostics(definition, guards))
+    return (found,) if found else ()
 
 
 def default_jobs() -> int:

@@ -19,6 +19,7 @@ from dslc.terminal import CommandBar, counts_text, print_table, say
 
 if TYPE_CHECKING:
     from dslc.checking.verification import Verification
+    from dslc.errors import Diagnostic
     from dslc.prove.run.verify import Progress
     from dslc.prove.verdict import RuleVerdict
     from dslc.semantics.library import Rules
@@ -59,17 +60,31 @@ def command(names: tuple[str, ...], output_format: str, quiet: bool, require: st
     from dslc.cli.progress import finishing, interrupts
 
     run, began = Verification(names or ("std",), **given), time.perf_counter()
+    silent = quiet or output_format in {"json", "markdown"}
+    told = 0
+
+    def begun(count: int) -> None:
+        if count > 1 and not (names or silent):
+            click.echo(f"proving {count} rules and laws of std; name a file or a library to prove others", err=True)
+
+    def refuted(rules: Sequence[str]) -> None:
+        nonlocal told
+        if not silent:
+            told = _tell_findings(run.findings, output_format)
+            each = f"{len(rules)} rules" if len(rules) > 1 else f"`{rules[0]}`"
+            click.echo(f"looking for conditions under which {each} would hold (--no-guards skips this)", err=True)
+
     with interrupts(signal.SIGTERM) as pressed:
         try:
-            with CommandBar("proving", quiet or output_format in {"json", "markdown"}) as bar:
-                run.run(_told(bar))
+            with CommandBar("proving", silent) as bar:
+                run.run(_told(bar), begun, refuted)
         except BaseException as problem:
             # libraries in C may turn the exception into an error of their own
             if not pressed() and not isinstance(problem, KeyboardInterrupt):
                 raise
             run.interrupted = True
         with finishing(signal.SIGTERM):
-            _tell(run, output_format, quiet, time.perf_counter() - began)
+            _tell(run, output_format, quiet, time.perf_counter() - began, told)
             short = below(run.verdicts, require)
             if short:
                 click.echo(f"less than {require}: {', '.join(short)}", err=True)
@@ -78,15 +93,24 @@ def command(names: tuple[str, ...], output_format: str, quiet: bool, require: st
     return 1 if run.findings or short else 0
 
 
-def _tell(out: Verification, output_format: str, quiet: bool, seconds: float) -> None:
-    from dslc.checking.verification import findings_of
+def _tell_findings(findings: Sequence[Diagnostic], output_format: str) -> int:
     from dslc.diagnostics.render import render, wants_color
+
+    if findings:
+        say(render(findings, output_format, color=wants_color(sys.stderr)), err=output_format == "full")
+    return len(findings)
+
+
+def _tell(out: Verification, output_format: str, quiet: bool, seconds: float, told: int) -> None:
+    """Prints verdicts, and findings but for the first ones, which were `told` before."""
+    from dslc.checking.verification import findings_of
+    from dslc.diagnostics.render import render
 
     verdicts, findings, rules = out.verdicts, list(out.findings), out.rules
     for verdict in verdicts if out.interrupted else ():
-        # the guards of these, and what other mistakes they have, would take time
+        # what other mistakes they have would take time
         if rules and verdict.status == "refuted" and verdict.rule not in {*out.looked, *rules.derivations}:
-            findings += findings_of(rules, verdict, 0, guarded=False)
+            findings += findings_of(rules, verdict, 0)
     if output_format == "json":
         outcome = {
             "rules": [as_dict(verdict) for verdict in verdicts],
@@ -99,8 +123,7 @@ def _tell(out: Verification, output_format: str, quiet: bool, seconds: float) ->
     if output_format == "markdown":
         click.echo(markdown(out.rules, verdicts, seconds) if out.rules else "")
     else:
-        if findings:
-            say(render(findings, output_format, color=wants_color(sys.stderr)), err=output_format == "full")
+        _tell_findings(findings[told:], output_format)
         if output_format == "concise":
             for verdict in verdicts:
                 click.echo(": ".join(filter(None, (verdict.rule, verdict.status, verdict.reason, verdict.types_text))))
@@ -129,7 +152,7 @@ def needs(verdicts: Sequence[RuleVerdict]) -> list[str]:
 def presumed(verdicts: Sequence[RuleVerdict]) -> list[str]:
     """Presumptions of proofs, a line for each."""
     found = Counter(text for each in verdicts for text in {text: 0 for one in each.verdicts for text in one.presumes})
-    return [f"{count} of these proofs presume{'s' * (count == 1)} that {text}" for text, count in found.items()]
+    return [f"{count} of these proofs assume{'s' * (count == 1)} that {text}" for text, count in found.items()]
 
 
 _VERDICT = ("prover", "answer", "milliseconds", "reason", "scope", "error_bound", "needs", "presumes")
@@ -187,7 +210,7 @@ def _table(verdicts: Sequence[RuleVerdict]) -> None:
     rows = []
     order = {status: k for k, status in enumerate(STATUSES)}
     for verdict in sorted(verdicts, key=lambda one: order[one.status]):
-        times = {one.prover: f"{one.milliseconds:.0f}" if one.milliseconds else "" for one in verdict.verdicts}
+        times = {one.prover: f"{one.milliseconds:.0f}" if one.milliseconds else "cached" for one in verdict.verdicts}
         said = verdict.types_text
         reason = verdict.reason if len(verdict.reason) < 90 else verdict.reason[:87] + "..."
         reason = f"{said}: {reason}" if said and reason else said or reason
