@@ -375,11 +375,17 @@ def word_of(item: t.Import, name: str) -> Span:
 
 
 def without(item: t.Import, name: str) -> Fix | None:
-    """The edit that takes a name out of an import, or the whole import where it has no other; None where a comment is in the way."""
+    """The edit that takes a name out of an import, or the whole import of a library where it has no other.
+
+    None where a comment is in the way.
+    """
     span, place = item.span, word_of(item, name)
     text, source = span.text, span.source
     if "#" in text or place is item.span or item.names is None:
         return None
+    if len(item.names) == 1 and item.relative:
+        # the import itself may be what makes its file a part of the library
+        return Fix(Span(source, span.start + len(text.partition("(")[0].rstrip()), span.end), "")
     if len(item.names) == 1:
         end = span.end + (source.text[span.end : span.end + 1] == "\n")
         return Fix(Span(source, span.start, end), "")
