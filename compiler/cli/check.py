@@ -50,11 +50,11 @@ def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
 @click.command()
 @argument("names", nargs=-1, required=True, metavar="FILES|FOLDERS|LIBRARIES")
 @option("--overlaps", "overlapping", is_flag=True, help="Also list rules that match the same graphs.")
-@option("--fix", "fixing", is_flag=True, help="Make the edits that findings come with, and report what is left.")
+@option("--fix", "fixing", is_flag=True, help="Apply the fixes that findings suggest, and report what is left.")
 @option("--watch", "watching", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
 @form_option(*FORMATS[1:])
 def command(names: tuple[str, ...], overlapping: bool, fixing: bool, watching: bool, output_format: str) -> int:
-    """Report mistakes in rule files and libraries. Warnings alone leave the exit code at 0."""
+    """Report mistakes in rule files and libraries. The exit code is 1 if there are errors; warnings alone leave it at 0."""
 
     def once() -> int:
         for mended in fixed(names) if fixing else ():

@@ -79,16 +79,16 @@ def _explain_code(code: str) -> str:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--list", "listing", is_flag=True, help="List all codes.")
-@rules_option("Another library or .rules file to look in.")
+@click.option("--list", "listing", is_flag=True, help="List all error and warning codes.")
+@rules_option("Look in this library or .rules file.")
 def command(name: str | None, listing: bool, rules: tuple[str, ...]) -> None:
-    """Explain a diagnostic's code (E0101), a rule or an operator (std.conv), or how a result came about by its report (REPORT.json)."""
+    """Explain an error code (E0101), a rule or operator (std.conv), or the steps of an optimization from its report (REPORT.json)."""
     if listing:
         for page in pages().values():
             click.echo(f"{page.code}  {page.title}")
         return
     if name is None:
-        raise click.UsageError("Give a code, a rule, an operator or a report.")
+        raise click.UsageError("name a code, a rule, an operator or a report, or use --list.")
     if name.endswith(".json"):
         click.echo(story_of(Path(name)), nl=False)
         return

@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 
 @click.command("extract")
 @click.argument("file", metavar="FILE.json", type=click.Path(path_type=Path))
-@time_option("--time-limit", default="20s", help="Longest time of each extractor.")
+@time_option("--time-limit", default="20s", help="Time limit of each extractor.")
 @form_option()
 def command(file: Path, time_limit: float, output_format: str) -> int:
-    """Print what the cheapest program of an e-graph costs, by each extractor.
+    """Find the cheapest program in an e-graph file (egraph-serialize), with each extractor in turn.
 
-    The file is in the format of egraph-serialize. A cost counts every class of the program once. Each extractor begins with the
-    best program so far, so none ends above the one before it; one that finds none in its time is left out. Ctrl-C ends it with what
-    was found so far.
+    A cost counts every class of the program once. Each extractor starts from the best program so far, so that none is worse than
+    the one before; an extractor that finds no program in time is left out. Ctrl-C prints what was found so far.
     """
     from dslc.egraph.extract.file import read
     from dslc.prove.garbage import gc_paused

@@ -29,37 +29,43 @@ _LISTING = ("guarded", "undecided", "rejected", "unbound", "impossible")
 
 @click.command()
 @click.argument("file", type=PATH)
-@option("--from", "form", type=click.Choice(_FORMS), required=True, help="Whose format the file has.")
-@option("-o", "--output", "out", type=PATH, required=True, metavar="OUT.rules")
-@option("--library", metavar="NAME", help="Name of the library (default: the file's, unless a library of dslc has it).")
-@option("--force", is_flag=True, help="Replace OUT.rules also where it is no unchanged import.")
-@option("--pairs/--no-pairs", default=None, help="TENSAT: two lines are one rule (else found out from the file).")
+@option("--from", "form", type=click.Choice(_FORMS), required=True, help="The project whose format the file has.")
+@option("-o", "--output", "out", type=PATH, required=True, metavar="OUT.rules", help="Where to write the proved rules.")
+@option(
+    "--library",
+    metavar="NAME",
+    help="Name of the library (default: that of the file, unless dslc has a library of this name).",
+)
+@option("--force", is_flag=True, help="Overwrite OUT.rules even if it was edited, or is no import.")
+@option("--pairs/--no-pairs", default=None, help="TENSAT: read two lines as one rule (default: detected).")
 @option(
     "--numbering",
     type=click.Choice(("taso", "flexflow")),
     default=None,
-    help="Protobuf: whose numbers (else found out from the file).",
+    help="Protobuf: the project that numbered the operators (default: detected).",
 )
 @option(
     "--axes",
     type=click.Choice(("outer", "inner")),
     default=None,
-    help="FlexFlow: which axis parallel dimension 0 is, the outermost or the innermost (else found out from the file).",
+    help="FlexFlow: whether parallel dimension 0 is the outermost or the innermost axis (default: detected).",
 )
-@option("--guards/--no-guards", default=True, help="Look for a guard for each wrong rule (seconds each).")
+@option(
+    "--guards/--no-guards", default=True, help="Look for a condition that makes each wrong rule right (seconds each)."
+)
 @option(
     "--workers",
     "--jobs",
     "workers",
     type=click.IntRange(0, 256),
     default=2,
-    help="Processes that prove.",
+    help="Number of processes that prove rules.",
 )
-@timeout_option("For one prover and rule.", "30s", "--limit")
-@time_option("--budget", help="Stop after this time, with what is decided until then.")
-@option("--no-cache", is_flag=True, help="Decide everything again, and keep nothing for the next run.")
+@timeout_option("Time limit of one prover for one rule.", "30s", "--limit")
+@time_option("--budget", help="Stop after this time, and write what is decided by then.")
+@option("--no-cache", is_flag=True, help="Decide every rule anew, and keep nothing for the next run.")
 @form_option()
-@option("-q", "--quiet", is_flag=True, help="No progress.")
+@option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def command(
     file: Path, form: str, out: Path, library: str | None, force: bool, pairs: bool | None,
     numbering: Literal["taso", "flexflow"] | None, axes: Literal["outer", "inner"] | None, guards: bool, workers: int,
@@ -67,10 +73,9 @@ def command(
 ) -> int:  # fmt: skip
     """Import the rules of another project.
 
-    Each is proved, or left out with the reason; wrong ones come with a counterexample. What is left out stands as a
-    comment at the end of OUT.rules; what is proved is in the dslc.lock beside it. Interrupted with Ctrl-C, nothing is
-    written, and the same command goes on where it was. Exit code 1 where the file cannot be read; wrong rules in it are
-    no failure.
+    Each rule is proved, or left out with a reason; wrong ones come with a counterexample. Rules that are left out are listed
+    in comments at the end of OUT.rules, and proofs are recorded in the dslc.lock beside it. After Ctrl-C, nothing is written,
+    and the same command continues where it stopped. Wrong rules in the file don't change the exit code.
     """
     from dslc.folders import cache_folder
     from dslc.foreign.decisions import as_json, imported_text, stamped, write_proofs

@@ -62,9 +62,11 @@ packages = ["{module}"]
 
 @click.command()
 @click.argument("name")
-@click.option("--folder", type=click.Path(path_type=Path), help="Where to write; the default is the name.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where to write (default: a folder of the library's name)."
+)
 def command(name: str, folder: Path | None) -> None:
-    """Start a rule library: a folder with a rule file and what pip needs to install it."""
+    """Start a rule library: a folder with a rule file, and a pyproject.toml so that pip can install it."""
     if not _NAME.fullmatch(name):
         hint = "lower-case words joined by dots, such as acme.conv"
         raise error("E0906", f"`{name}` cannot be the name of a library", hint=hint)

@@ -79,7 +79,7 @@ class _Command(click.Command):
 @options_of(Settings, strategy_options(), switched_on())
 @click.option("--in-place", is_flag=True, help="Overwrite the input.")
 @click.option("--external-data", is_flag=True, help="Write the weights to a file beside the model.")
-@form_option(help="How the result is printed.")
+@form_option()
 @click.option("--explain-budget", is_flag=True, help="Print how the time was spent, and what each part of it gained.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.option("-v", "--verbose", is_flag=True, help="Print progress, and details of the result.")

@@ -29,32 +29,31 @@ if TYPE_CHECKING:
 @argument("names", nargs=-1, metavar="[FILE|LIBRARY]...")
 @option(
     "--prover", "provers", multiple=True, type=click.Choice(["exact", "field"]),
-    help="Ask only this prover; may be repeated.",
+    help="Use only this prover; may be repeated.",
 )  # fmt: skip
-@option("--rule", "patterns", multiple=True, metavar="NAME", help="Only this rule or law; `conv*` is a pattern.")
-@form_option("concise", "json", "markdown", help="How the outcome is printed; markdown: one line for each library.")
-@option("--jobs", type=click.IntRange(min=0), metavar="N", help="Processes (default: one for each core, at most 8).")
-@timeout_option("For each prover and rule.", "30s")
-@option("--no-lock", is_flag=True, help="Prove everything again, and keep nothing.")
-@option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
-@option("--seed", default=0, help="Seed of the random instances.")
-@option("-q", "--quiet", is_flag=True, help="No table and no progress.")
+@option("--rule", "patterns", multiple=True, metavar="NAME", help="Prove only this rule or law; `conv*` is a pattern.")
+@form_option("concise", "json", "markdown", help="How the result is printed; markdown: a line for each library.")
 @option(
-    "--require", type=click.Choice(["proved", "bounded"]), help="Exit code 1 where a rule or law is less than this."
+    "--jobs", type=click.IntRange(min=0), metavar="N", help="Number of processes (default: one per core, at most 8)."
 )
+@timeout_option("Time limit of one prover for one rule.", "30s")
+@option("--no-lock", is_flag=True, help="Prove everything anew, and record nothing.")
+@option("--trust-lock", is_flag=True, help="Accept the proofs recorded in a dslc.lock, whoever wrote it.")
+@option("--seed", default=0, help="Seed of the random instances.")
+@option("-q", "--quiet", is_flag=True, help="Print no table and no progress.")
+@option("--require", type=click.Choice(["proved", "bounded"]), help="Exit with 1 if a rule or law has a weaker status.")
 @option(
     "--guards/--no-guards",
     default=True,
     show_default=False,
-    help="Whether to look for guards under which a wrong rule holds.",
+    help="Look for conditions under which a refuted rule would hold.",
 )
 def command(names: tuple[str, ...], output_format: str, quiet: bool, require: str | None, **given: Any) -> int:
-    """Prove the substitutions and laws of rule files or libraries (default: std), or find where their sides differ.
+    """Prove the substitutions and laws of rule files or libraries (default: std), or find counterexamples.
 
-    What was proved is kept in the user's cache folder, and not proved again while nothing that it rests on changes; a `dslc.lock`
-    beside each library says it to others (but none is written into an installed package), to be proved again or trusted.
-    Exit code 1 where a rule is refuted or less than --require says, or `dslc check` finds a mistake in the files: what has one is
-    not proved.
+    Proofs are cached, and reused until something that they depend on changes. A `dslc.lock` beside each library records them for
+    others (not in an installed package). The exit code is 1 if a rule is refuted or weaker than --require, or if `dslc check` finds
+    an error; rules with an error are not proved.
     """
     from dslc.checking.verification import Verification, below
     from dslc.cli.progress import finishing, interrupts

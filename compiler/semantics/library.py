@@ -518,11 +518,11 @@ def load_many(names: Iterable[str | Path], whole: Iterable[Path] = (), files: Fi
         if path.is_dir():
             loader.library(path)
         elif path.suffix != ".rules" and not path.is_file():
-            loader.installed(str(name), ", and no such file", "a file ends in .rules")
+            loader.installed(str(name), ", and there is no such file", "the name of a rule file ends in .rules")
         elif loader.has(path):
             loader.module(path)
         else:
-            raise error("E0203", f"no file {path}")
+            raise error("E0203", f"there is no file {path}")
     return replace(join(loader.modules.values()), folders=tuple(loader.whole))
 
 

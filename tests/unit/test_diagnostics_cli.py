@@ -53,7 +53,7 @@ def test_help_imports_no_command() -> None:
     [
         (["chek"], "Did you mean `check`?"),
         (["fmt", "--chek"], "--chek"),
-        (["explain"], "Give a code"),
+        (["explain"], "name a code"),
         (["explain", "E9999"], "`dslc explain --list` names all codes"),
         (["mutants", "relu(X: f32[2])", "--budget", "0.01s"], "at least 0.1s"),
         (["check", "--output-format", "xml", "a.rules"], "xml"),
