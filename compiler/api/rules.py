@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from statistics import median
 
@@ -143,18 +143,10 @@ def test(
         >>> dslc.test("std", names="relu").ok
         True
     """
-    return tested(rules, names, trials, seed)
-
-
-def tested(
-    rules: PathLike | Sequence[PathLike], names: str | Sequence[str], trials: int, seed: int,
-    told: Callable[[int, int, str], object] = lambda *_: None,
-) -> Tested:  # fmt: skip
-    """`test`, with a callback that is told before each case how many were run, of how many, and its name."""
     listed, patterns = libraries_of(rules), names_of(names, "what is run")
     known, start = load_many(listed), time.perf_counter()
     outcomes = run_tests(
-        known, patterns or None, modules_of(known, listed), whole(seed, "seed"), whole(trials, "number of trials"), told
+        known, patterns or None, modules_of(known, listed), whole(seed, "seed"), whole(trials, "number of trials")
     )
     if patterns and not outcomes:
         raise error("E0909", f"nothing is named {', '.join(patterns)}")

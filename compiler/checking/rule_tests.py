@@ -88,7 +88,6 @@ def run_tests(
     modules: Collection[Module] | None = None,
     seed: int = 0,
     trials: int = 3,
-    told: Callable[[int, int, str], object] = lambda *_: None,
 ) -> list[CaseOutcome]:
     """Runs every example, test, law and substitution of some modules (all, where none are given), in the order of the files.
 
@@ -97,12 +96,9 @@ def run_tests(
     Args:
         only: names or patterns (`std.conv*`, `conv`) of what to run.
         trials: random instances of each law and substitution; 0 leaves them out.
-        told: is told before each how many were run, of how many, and its name.
     """
     out: list[CaseOutcome] = []
-    every = list(cases(rules, modules, seed, trials))
-    for done, case in enumerate(every):
-        told(done, len(every), case.name)
+    for case in cases(rules, modules, seed, trials):
         parts = (case.name, case.name.rpartition(".")[2])
         if only is None or any(fnmatchcase(part, pattern) for pattern in only for part in parts):
             found = case.run()

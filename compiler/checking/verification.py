@@ -58,20 +58,10 @@ class Verification:
     def verdicts(self) -> list[RuleVerdict]:
         return [self.known[name] for name in self.chosen if name in self.known]
 
-    def run(
-        self, told: Progress | None = None, begun: Callable[[int], None] | None = None,
-        refuted: Callable[[Sequence[str]], None] | None = None,
-    ) -> None:  # fmt: skip
-        """Proves, and notes verdicts as they come; then looks for guards of what is refuted.
-
-        Args:
-            begun: is told how many rules and laws there are, before any is proved.
-            refuted: is told which rules get guards, when all other findings are there.
-        """
+    def run(self, told: Progress | None = None, refuted: Callable[[Sequence[str]], None] = lambda _: None) -> None:
+        """Proves, and notes verdicts as they come; then looks for guards of refuted rules, of which `refuted` is told first."""
         self.rules = rules = load_many(self.names)
         every = _chosen(rules, self.names, self.patterns)
-        if begun:
-            begun(len(every))
         self.chosen = rest = [name for name in every if name not in rules.derivations]
         self.findings += (mistakes := _mistakes(rules, self.names))
         unasked = mistaken(rules, rest, mistakes)
@@ -85,20 +75,23 @@ class Verification:
         derived = _derivations(rules, [name for name in every if name in rules.derivations], mistakes, self.seed)
         self.known |= {one.rule: one for one in derived}
         self.chosen = every = [*rest, *(one.rule for one in derived)]
+        subs = []
         for verdict in proved:
-            self.findings += findings_of(rules, verdict, self.seed)
+            self.findings += (found := findings_of(rules, verdict, self.seed))
             self.looked.add(verdict.rule)
+            sub = rules.substitutions.get(verdict.rule)
+            if self.guards and sub and not sub.syntax.partial and verdict.status == "refuted" and not found[0].hint:
+                subs.append(sub)
         self.findings += [
             Diagnostic("E0501", f"an instance of `{one.rule}` computes something else", rules.derivations[one.rule].syntax.span,
                        counterexample=one.reason)
             for one in derived if one.status == "refuted"
         ]  # fmt: skip
-        subs = [rules.substitutions[one.rule] for one in proved if self.guards and _unguarded(rules, one)]
-        if subs and refuted:
+        if subs:
             refuted([sub.name for sub in subs])
         for sub in subs:
-            found = find_guards(rules, sub, self.seed, exact_verdict, seconds=GUARD_SECONDS)
-            self.findings += guard_diagnostics(sub, found)
+            guards = find_guards(rules, sub, self.seed, exact_verdict, seconds=GUARD_SECONDS)
+            self.findings += guard_diagnostics(sub, guards)
 
 
 def below(verdicts: Sequence[RuleVerdict], require: str | None) -> list[str]:
@@ -145,13 +138,6 @@ def mistaken(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic])
             reason = f"{found.code}: {found.message}"
             out[name] = RuleVerdict(name, "undecided", (), rule_digest(rules, definition), reason)
     return out
-
-
-def _unguarded(rules: Rules, verdict: RuleVerdict) -> bool:
-    """Return whether a guard may make a rule right that is refuted."""
-    sub = rules.substitutions.get(verdict.rule)
-    found = sub and not sub.syntax.partial and diagnostic_of(sub, verdict)
-    return bool(found and not found.hint)
 
 
 def findings_of(rules: Rules, verdict: RuleVerdict, seed: int) -> tuple[Diagnostic, ...]:

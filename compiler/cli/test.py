@@ -32,14 +32,14 @@ def command(
 
     Both sides of every law and substitution are also compared at random sizes modulo 2147483647. Exit code 1 where something fails.
     """
-    from dslc.api.rules import tested
+    from dslc.api.rules import test
     from dslc.diagnostics.render import render, wants_color
 
     quiet = output_format in {"json", "sarif"}
     if not (names or quiet):
         click.echo("testing std; name a file or a library to test others", err=True)
-    with CommandBar("testing", quiet) as bar:
-        found = tested(names or ("std",), patterns, trials, seed, bar.tell)
+    with CommandBar("testing", quiet):
+        found = test(names or ("std",), names=patterns, trials=trials, seed=seed)
     if verbose and output_format == "full":
         kinds = {"example": "examples", "field": "modulo p", "floats": "float64", "partial": "types only"}
         for one in found.outcomes:

@@ -61,10 +61,8 @@ def command(names: tuple[str, ...], output_format: str, quiet: bool, require: st
     run, began = Verification(names or ("std",), **given), time.perf_counter()
     silent = quiet or output_format in {"json", "markdown"}
     told = 0
-
-    def begun(count: int) -> None:
-        if count > 1 and not (names or silent):
-            click.echo(f"proving {count} rules and laws of std; name a file or a library to prove others", err=True)
+    if not (names or silent):
+        click.echo("proving std; name a file or a library to prove others", err=True)
 
     def refuted(rules: Sequence[str]) -> None:
         nonlocal told
@@ -76,7 +74,7 @@ def command(names: tuple[str, ...], output_format: str, quiet: bool, require: st
     with interrupts(signal.SIGTERM) as pressed:
         try:
             with CommandBar("proving", silent) as bar:
-                run.run(_told(bar), begun, refuted)
+                run.run(_told(bar), refuted)
         except BaseException as problem:
             # libraries in C may turn the exception into an error of their own
             if not pressed() and not isinstance(problem, KeyboardInterrupt):

@@ -73,7 +73,7 @@ def given_inputs(given: Given, model: Any) -> Inputs:
     if not isinstance(given, str | Path):
         sets = [given] if isinstance(given, Mapping) else list(given)
         for number, one in enumerate(sets):
-            _check(one, model, "the inputs" if len(sets) == 1 else f"inputs[{number}]")
+            check_inputs(one, model, "the inputs" if len(sets) == 1 else f"inputs[{number}]")
         return Inputs(tuple(sets))
     import numpy as np
 
@@ -91,7 +91,7 @@ def given_inputs(given: Given, model: Any) -> Inputs:
         except (ValueError, EOFError, AttributeError, BadZipFile):
             hint = "`numpy.savez(FILE, NAME=array, ...)` writes one, with an array for each input"
             raise error("E0902", f"{file} is not a readable .npz file", path=str(file), hint=hint) from None
-        _check(feeds[-1], model, str(file))
+        check_inputs(feeds[-1], model, str(file))
     return Inputs(tuple(feeds))
 
 
@@ -132,13 +132,14 @@ def _add(total: hashlib._Hash, value: Any) -> None:
         total.update(repr(value).encode())
 
 
-def _check(feeds: Mapping[str, Any], model: Any, path: str) -> None:
+def check_inputs(feeds: Mapping[str, Any], model: Any, path: str, hint: str = "") -> None:
+    """Raise DslcError E0810 where arrays are no inputs of a model; `path` names what is wrong."""
     from dslc.onnx.inputs import sequences, wanted_inputs
 
     findings: list[Diagnostic] = []
 
     def say(words: str) -> None:
-        findings.append(Diagnostic("E0810", words, path=path))
+        findings.append(Diagnostic("E0810", words, path=path, hint=hint))
 
     wanted, listed = wanted_inputs(model), sequences(model)
     for name, (dtype, shape) in wanted.items():

@@ -93,9 +93,9 @@ def test_a_counterexample_is_shown_before_guards_are_looked_for(
 
 def test_what_is_not_named_is_named_first(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """Without arguments the whole standard library is proved, or tested, which takes a while."""
-    assert run(["verify", "--rule", "double_neg", "--rule", "pow_two", "--jobs", "0"]) == 0
+    assert run(["verify", "--rule", "double_neg", "--jobs", "0"]) == 0
     said = capfd.readouterr()
-    assert said.err == "proving 2 rules and laws of std; name a file or a library to prove others\n"
+    assert said.err == "proving std; name a file or a library to prove others\n"
     # the prover was not asked again
     assert run(["verify", "std", "--rule", "double_neg", "--jobs", "0"]) == 0
     said = capfd.readouterr()
