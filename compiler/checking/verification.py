@@ -51,6 +51,8 @@ class Verification:
     known: dict[str, RuleVerdict] = field(default_factory=dict)
     findings: list[Diagnostic] = field(default_factory=list)
     looked: set[str] = field(default_factory=set)
+    #: how many of the findings were shown
+    told: int = 0
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
 

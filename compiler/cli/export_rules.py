@@ -36,25 +36,27 @@ def command(name: str, form: str, out: Path, skip: bool, verbose: bool) -> int:
     from dslc.foreign.reverses import in_source_order
     from dslc.foreign.rule import ForeignRule
     from dslc.foreign.taso import write
-    from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import load_many
 
     writable(out)
     paths = files_of([name])
     rules = load_many(["taso", "std", *paths])
-    asked = {str(path.resolve()) for path in paths}
-    exported: dict[str, list[tuple[SubstitutionDef, tuple[ForeignRule, ...]]]] = {}
+    found: list[ForeignRule] = []
     findings: list[Diagnostic] = []
     wider: list[str] = []
-    subs = [(each, str(Path(each.module.file.source.path).resolve())) for each in rules.substitutions.values()]
-    subs = [(sub, place) for sub, place in subs if place in asked]
+    count = 0
     with CommandBar("exporting", quiet=False) as bar:
-        for done, (sub, place) in enumerate(subs):
-            bar.tell(done, len(subs), "")
-            try:
-                exported.setdefault(place, []).append((sub, export_rule(rules, sub, wider)))
-            except DslcError as problem:
-                findings += problem.diagnostics
+        for path in paths:
+            exported = []
+            for sub in rules.substitutions.values():
+                if Path(sub.module.file.source.path).resolve() == path.resolve():
+                    count += 1
+                    bar.tell(count, 0, sub.name)
+                    try:
+                        exported.append((sub, export_rule(rules, sub, wider)))
+                    except DslcError as problem:
+                        findings += problem.diagnostics
+            found += in_source_order(exported)
     if findings:
         if shown := findings if verbose else findings[: 0 if skip else SHOWN]:
             say(full(shown, color=wants_color(sys.stderr)), err=True)
@@ -62,11 +64,10 @@ def command(name: str, form: str, out: Path, skip: bool, verbose: bool) -> int:
         causes = Counter(re.split(r"[`:]", one.message.partition(": ")[2])[0].strip() for one in findings)
         told = "; ".join(f"{n}: {cause}" for cause, n in causes.most_common())
         more = f" ({told}); -v shows each" * (len(shown) < len(findings))
-        click.echo(f"{len(findings)} of {len(subs)} rules cannot be exported{more}", err=True)
+        click.echo(f"{len(findings)} of {count} rules cannot be exported{more}", err=True)
         if not skip:
             click.echo("nothing was written; --skip writes the others", err=True)
             return 1
-    found = [rule for each in exported.values() for rule in in_source_order(each)]
     if not found:
         raise error("E1002", f"{name} has no rule to export", hint="nothing was written")
     write_file(out, write(found))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dslc.cli.options import form_option, time_option
+from dslc.cli.options import form_option, print_record, time_option
 from dslc.errors import error
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
     """
     from dslc.egraph.extract.file import read
     from dslc.prove.garbage import gc_paused
-    from dslc.reporting.records import record_text
     from dslc.terminal import console, print_table
 
     with gc_paused():
@@ -41,7 +40,7 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
             choice = {egraph.names[number]: one.key for number, one in sorted(problem.named(found).choice.items())}
             known = {"bound": found.bound, "optimal": found.optimal}
             entries.append({"name": name, "cost": found.cost, **known, "seconds": round(seconds, 6), "choice": choice})
-        click.echo(record_text("extract", {"extractors": entries}), nl=False)
+        print_record("extract", {"extractors": entries})
         return 0
     notes = [
         "optimal" if one.optimal else f"none is below {one.bound:.6g}" if one.bound > 0 else "" for _, one, _ in rows

@@ -19,7 +19,6 @@ from dslc.terminal import CommandBar, counts_text, print_table, say
 
 if TYPE_CHECKING:
     from dslc.checking.verification import Verification
-    from dslc.errors import Diagnostic
     from dslc.prove.run.verify import Progress
     from dslc.prove.verdict import RuleVerdict
     from dslc.semantics.library import Rules
@@ -60,14 +59,13 @@ def command(names: tuple[str, ...], output_format: str, quiet: bool, require: st
 
     run, began = Verification(names or ("std",), **given), time.perf_counter()
     silent = quiet or output_format in {"json", "markdown"}
-    told = 0
     if not (names or silent):
         click.echo("proving std; name a file or a library to prove others", err=True)
 
     def refuted(rules: Sequence[str]) -> None:
-        nonlocal told
         if not silent:
-            told = _tell_findings(run.findings, output_format)
+            bar.stop()
+            _tell_findings(run, output_format)
             each = f"{len(rules)} rules" if len(rules) > 1 else f"`{rules[0]}`"
             click.echo(f"looking for conditions under which {each} would hold (--no-guards skips this)", err=True)
 
@@ -81,7 +79,7 @@ def command(names: tuple[str, ...], output_format: str, quiet: bool, require: st
                 raise
             run.interrupted = True
         with finishing(signal.SIGTERM):
-            _tell(run, output_format, quiet, time.perf_counter() - began, told)
+            _tell(run, output_format, quiet, time.perf_counter() - began)
             short = below(run.verdicts, require)
             if short:
                 click.echo(f"less than {require}: {', '.join(short)}", err=True)
@@ -90,20 +88,19 @@ def command(names: tuple[str, ...], output_format: str, quiet: bool, require: st
     return 1 if run.findings or short else 0
 
 
-def _tell_findings(findings: Sequence[Diagnostic], output_format: str) -> int:
+def _tell_findings(out: Verification, output_format: str) -> None:
     from dslc.diagnostics.render import render, wants_color
 
-    if findings:
-        say(render(findings, output_format, color=wants_color(sys.stderr)), err=output_format == "full")
-    return len(findings)
+    if found := out.findings[out.told :]:
+        say(render(found, output_format, color=wants_color(sys.stderr)), err=output_format == "full")
+    out.told = len(out.findings)
 
 
-def _tell(out: Verification, output_format: str, quiet: bool, seconds: float, told: int) -> None:
-    """Prints verdicts, and findings but for the first ones, which were `told` before."""
+def _tell(out: Verification, output_format: str, quiet: bool, seconds: float) -> None:
     from dslc.checking.verification import findings_of
     from dslc.diagnostics.render import render
 
-    verdicts, findings, rules = out.verdicts, list(out.findings), out.rules
+    verdicts, findings, rules = out.verdicts, out.findings, out.rules
     for verdict in verdicts if out.interrupted else ():
         # what other mistakes they have would take time
         if rules and verdict.status == "refuted" and verdict.rule not in {*out.looked, *rules.derivations}:
@@ -120,7 +117,7 @@ def _tell(out: Verification, output_format: str, quiet: bool, seconds: float, to
     if output_format == "markdown":
         click.echo(markdown(out.rules, verdicts, seconds) if out.rules else "")
     else:
-        _tell_findings(findings[told:], output_format)
+        _tell_findings(out, output_format)
         if output_format == "concise":
             for verdict in verdicts:
                 click.echo(": ".join(filter(None, (verdict.rule, verdict.status, verdict.reason, verdict.types_text))))

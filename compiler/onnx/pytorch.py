@@ -142,7 +142,7 @@ def _written(torch: Any, program: Any, args: tuple[Any, ...], name: str) -> Mode
         with _silent():
             found = torch.onnx.export(program, args, dynamo=True, verbose=False)
     except Exception as problem:  # as above
-        hint = "" if _TALKS in os.environ else f"{_TALKS}=+export shows all that PyTorch reports"
+        hint = f"{_TALKS}=+export shows all that PyTorch reports"
         raise error("E0801", f"PyTorch cannot export {name} to ONNX: {_first(problem)}", hint=hint) from problem
     model = found.model_proto
     assert isinstance(model, ModelProto)
