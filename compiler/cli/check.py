@@ -13,9 +13,9 @@ from click import argument
 
 from dslc.checking.fixes import checked, files_of, fixed
 from dslc.cli.options import form_option, option
-from dslc.diagnostics.render import FORMATS, render, wants_color
+from dslc.cli.outputs import say_findings
+from dslc.diagnostics.render import FORMATS
 from dslc.errors import DslcError
-from dslc.terminal import say
 
 PAUSE = 0.2  #: seconds between two looks at the times of files
 
@@ -41,7 +41,7 @@ def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
             try:
                 once()
             except DslcError as failure:
-                say(render(failure.diagnostics, "full", color=wants_color(sys.stdout)))
+                say_findings(failure.diagnostics, err=False)
             sys.stdout.flush()
             click.echo("watching for changes; Ctrl-C ends this", err=True)
         time.sleep(PAUSE)
@@ -61,7 +61,7 @@ def command(names: tuple[str, ...], overlapping: bool, fixing: bool, watching: b
             for one in mended.mended:
                 click.echo(f"fixed {one}", err=True)
         found = checked(names, overlapping)
-        say(render(found.diagnostics, output_format, color=wants_color(sys.stdout)))
+        say_findings(found.diagnostics, output_format, err=False)
         if not found.diagnostics and output_format == "full":
             click.echo(str(found), err=True)
         return int(not found.ok)

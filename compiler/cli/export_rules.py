@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import click
 
 from dslc.errors import Diagnostic, DslcError, error
 from dslc.store import write_file
-from dslc.terminal import CommandBar, say
+from dslc.terminal import CommandBar
 
 SHOWN = 3  #: errors that are shown without --verbose
 
@@ -30,8 +29,7 @@ def command(name: str, form: str, out: Path, skip: bool, verbose: bool) -> int:
     Unless --skip is given, a rule that the format cannot express is an error: nothing is written, and the exit code is 1.
     """
     from dslc.checking.fixes import files_of
-    from dslc.cli.outputs import writable
-    from dslc.diagnostics.render import full, wants_color
+    from dslc.cli.outputs import say_findings, writable
     from dslc.foreign.exporter import export_rule
     from dslc.foreign.reverses import in_source_order
     from dslc.foreign.rule import ForeignRule
@@ -59,7 +57,7 @@ def command(name: str, form: str, out: Path, skip: bool, verbose: bool) -> int:
             found += in_source_order(exported)
     if findings:
         if shown := findings if verbose else findings[: 0 if skip else SHOWN]:
-            say(full(shown, color=wants_color(sys.stderr)), err=True)
+            say_findings(shown)
         # a cause goes up to the name of what is missing
         causes = Counter(re.split(r"[`:]", one.message.partition(": ")[2])[0].strip() for one in findings)
         told = "; ".join(f"{n}: {cause}" for cause, n in causes.most_common())

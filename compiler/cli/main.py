@@ -16,11 +16,11 @@ import click
 from dslc.cli.defaults import COMMANDS as CONFIGURED
 from dslc.cli.defaults import defaults
 from dslc.prove.garbage import gc_paused
-from dslc.terminal import guarded, say
+from dslc.terminal import guarded
 from dslc.version import __version__
 
 if TYPE_CHECKING:
-    from dslc.errors import Diagnostic, DslcError
+    from dslc.errors import DslcError
 
 #: name -> (module that defines `command`, one line of help)
 COMMANDS = {
@@ -106,12 +106,6 @@ def cli() -> None:
     """A declarative rule language for tensor programs: checks rules, and optimizes ONNX models with them."""
 
 
-def _report(findings: Sequence[Diagnostic]) -> None:
-    from dslc.diagnostics.render import full, wants_color
-
-    say(full(findings, color=wants_color(sys.stderr)), err=True)
-
-
 def _of_exception(failure: BaseException) -> DslcError:
     """The error that an exception is which reached the top; an unforeseen one is called a bug of dslc."""
     from dslc.errors import DslcError, error
@@ -165,12 +159,13 @@ def _run(args: Sequence[str] | None, began: float | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as failure:
+        from dslc.cli.outputs import say_findings
         from dslc.errors import DslcError
 
         if os.environ.get("DSLC_DEBUG") and not isinstance(failure, DslcError):
             raise
         wrong = _of_exception(failure)
-        _report(wrong.diagnostics)
+        say_findings(wrong.diagnostics)
         return wrong.exit_code
 
 

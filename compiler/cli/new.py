@@ -79,11 +79,7 @@ def command(name: str, folder: Path | None) -> None:
         root / module / "__init__.py": "",
         root / "pyproject.toml": _PROJECT.format(name=name, module=module, project=name.replace(".", "-")),
     }
-    try:
-        (root / module).mkdir(parents=True, exist_ok=True)
-    except OSError as failure:
-        raise error("E0903", f"cannot make {root}: {failure.strerror}", path=str(root)) from None
     for path, text in texts.items():
-        write_file(path, text)
+        write_file(path, text, parents=True)
         click.echo(f"wrote {path}")
     click.echo(f"next: dslc check {root / module} && dslc test {root / module}")

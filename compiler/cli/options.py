@@ -141,8 +141,8 @@ def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Com
 
 class _Choice(click.Choice[str]):
     def get_invalid_choice_message(self, value: str, ctx: click.Context | None) -> str:
-        hint = did_you_mean({"gpu": "cuda"}.get(value.lower(), value), self.choices)
-        return " ".join(filter(None, (super().get_invalid_choice_message(value, ctx), hint.capitalize())))
+        hint = did_you_mean({"gpu": "cuda"}.get(value, value), self.choices)
+        return f"{super().get_invalid_choice_message(value, ctx)} {hint.capitalize()}".rstrip()
 
 
 def _type(about: Option) -> Any:

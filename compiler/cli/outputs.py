@@ -1,10 +1,23 @@
-"""Files that a command writes: whether they can be, before anything else is done."""
+"""What a command writes: findings, and files, which are looked at before anything else is done."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dslc.errors import Diagnostic
+
+
+def say_findings(findings: Sequence[Diagnostic], form: str = "full", err: bool = True) -> None:
+    """Prints findings in one of the forms of `dslc check`."""
+    from dslc.diagnostics.render import render, wants_color
+    from dslc.terminal import say
+
+    say(render(findings, form, color=wants_color(sys.stderr if err else sys.stdout)), err)
 
 
 def apart(path: Path, others: Sequence[Path]) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 from click import argument
 
 from dslc.cli.options import form_option, option
-from dslc.terminal import CommandBar, say
+from dslc.terminal import CommandBar
 
 
 @click.command()
@@ -33,7 +31,7 @@ def command(
     Both sides of every law and substitution are also compared at random sizes modulo 2147483647. Exit code 1 where something fails.
     """
     from dslc.api.rules import test
-    from dslc.diagnostics.render import render, wants_color
+    from dslc.cli.outputs import say_findings
 
     quiet = output_format in {"json", "sarif"}
     if not (names or quiet):
@@ -46,8 +44,7 @@ def command(
             how = f"{kinds.get(one.status, one.status)}, {one.seconds:.2f} s"
             click.echo(f"{'passed' if one.passed else 'FAILED'}  {one.name}  ({how})")
     if output_format in {"json", "sarif"} or found.diagnostics:
-        text = render(found.diagnostics, output_format, color=wants_color(sys.stderr))
-        say(text, err=output_format == "full")
+        say_findings(found.diagnostics, output_format, output_format == "full")
     if output_format in {"full", "concise"}:
         click.echo(found.summary)
     return int(bool(found.diagnostics))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import click
 from click import argument
 
 from dslc.cli.options import form_option, option, print_record, timeout_option
-from dslc.terminal import CommandBar, counts_text, print_table, say
+from dslc.terminal import CommandBar, counts_text, print_table
 
 if TYPE_CHECKING:
     from dslc.checking.verification import Verification
@@ -89,10 +88,10 @@ def command(names: tuple[str, ...], output_format: str, quiet: bool, require: st
 
 
 def _tell_findings(out: Verification, output_format: str) -> None:
-    from dslc.diagnostics.render import render, wants_color
+    from dslc.cli.outputs import say_findings
 
     if found := out.findings[out.told :]:
-        say(render(found, output_format, color=wants_color(sys.stderr)), err=output_format == "full")
+        say_findings(found, output_format, output_format == "full")
     out.told = len(out.findings)
 
 

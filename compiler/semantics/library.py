@@ -383,12 +383,11 @@ def without(item: t.Import, name: str) -> Fix | None:
     text, source = span.text, span.source
     if "#" in text or place is item.span or item.names is None:
         return None
-    if len(item.names) == 1 and item.relative:
-        # the import itself may be what makes its file a part of the library
-        return Fix(Span(source, span.start + len(text.partition("(")[0].rstrip()), span.end), "")
     if len(item.names) == 1:
-        end = span.end + (source.text[span.end : span.end + 1] == "\n")
-        return Fix(Span(source, span.start, end), "")
+        # a relative import may be what makes its file a part of the library: without names it is still one
+        kept = len(text.partition("(")[0].rstrip()) if item.relative else 0
+        end = span.end + (not kept and source.text[span.end : span.end + 1] == "\n")
+        return Fix(Span(source, span.start + kept, end), "")
     start, end = place.start - span.start, place.end - span.start
     behind = re.compile(r"\s*,\s*").match(text, end)
     if behind:

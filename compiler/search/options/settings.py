@@ -56,13 +56,6 @@ def _part(share: float) -> float:
     return float(share)
 
 
-def _growth(share: float) -> float:
-    """A share that is not negative; raises ValueError."""
-    if isinstance(share, bool) or not isinstance(share, int | float) or not share >= 0:
-        raise ValueError(f"{share!r} is no share: at least 0")
-    return float(share)
-
-
 def _paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     return tuple(os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given))
 
@@ -180,7 +173,7 @@ class Settings:
     specialize: bool = option(False, "Write the sizes given by --bind into the model.", type=bool, group="Output")
     file_growth: float = option(
         0.1, "How much larger the weights may get by precomputing what depends on weights alone.", type=float, metavar="SHARE",
-        shown=0.1, read=_growth,
+        least=0, shown=0.1,
         more="What depends on weights alone and would make the file larger than that (8-bit weights, scaled) is left as nodes, which "
         "runtimes compute when they load it.",
     )  # fmt: skip
