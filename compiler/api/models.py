@@ -98,7 +98,9 @@ def libraries_of(given: Any) -> list[str]:
     several = [given] if isinstance(given, str | os.PathLike) else given
     if not isinstance(several, Sequence):
         raise wrong(f"rules are a library's name or a path, or several, not {told(given)}")
-    return [str(path_of(one, "a library's name, or a file of rules,")) for one in several]
+    return [
+        one if isinstance(one, str) else str(path_of(one, "a library's name, or a file of rules,")) for one in several
+    ]
 
 
 def names_of(given: Any, what: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import click
 from click import argument
@@ -20,7 +21,7 @@ from dslc.errors import DslcError
 PAUSE = 0.2  #: seconds between two looks at the times of files
 
 
-def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
+def _watch(names: Sequence[str], once: Callable[[], int]) -> NoReturn:
     """Checks again whenever a file of what is named has changed, until it is interrupted."""
 
     def stamps() -> dict[Path, float]:
@@ -66,4 +67,7 @@ def command(names: tuple[str, ...], overlapping: bool, fixing: bool, watching: b
             click.echo(str(found), err=True)
         return int(not found.ok)
 
-    return _watch(names, once) if watching else once()
+    if watching:
+        files_of(names)
+        _watch(names, once)
+    return once()

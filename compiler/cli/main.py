@@ -113,7 +113,8 @@ def _of_exception(failure: BaseException) -> DslcError:
     if isinstance(failure, DslcError):
         return failure
     if isinstance(failure, OSError):
-        return error("E0902", str(failure.strerror or failure), path=str(failure.filename or ""))
+        where = f"cannot read {failure.filename}: " if failure.filename else ""
+        return error("E0902", f"{where}{failure.strerror or failure}")
     if isinstance(failure, MemoryError):
         return error("E0905", "not enough memory", hint="`ulimit -v` and other programs limit what is left")
     if isinstance(failure, ImportError):

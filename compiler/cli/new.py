@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from dslc.errors import error
+from dslc.semantics.installed import libraries
 from dslc.store import write_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
@@ -70,6 +71,8 @@ def command(name: str, folder: Path | None) -> None:
     if not _NAME.fullmatch(name):
         hint = "lower-case words joined by dots, such as acme.conv"
         raise error("E0906", f"`{name}` cannot be the name of a library", hint=hint)
+    if name in libraries():
+        raise error("E0906", f"there is a library `{name}` already", hint="`dslc list libraries` names them")
     root = folder or Path(name)
     module = name.replace(".", "_")
     if root.exists() and (not root.is_dir() or any(root.iterdir())):

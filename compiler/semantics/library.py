@@ -35,7 +35,7 @@ from dslc.semantics.definitions import (
     TestDef,
     Traits,
 )
-from dslc.semantics.installed import find_library, libraries
+from dslc.semantics.installed import BUILTIN, find_library, libraries
 from dslc.semantics.trait_laws import OF_ONE, OF_TWO, trait_laws
 from dslc.syntax import tree as t
 from dslc.syntax.kept import parse_kept
@@ -514,7 +514,8 @@ def load_many(names: Iterable[str | Path], whole: Iterable[Path] = (), files: Fi
     loader.whole.update((folder.resolve(), None) for folder in whole)
     for name in names:
         path = Path(name)
-        if path.is_dir():
+        # dslc's own libraries are asked for by name wherever one is
+        if path.is_dir() and name not in BUILTIN:
             loader.library(path)
         elif path.suffix != ".rules" and not path.is_file():
             loader.installed(str(name), ", and there is no such file", "the name of a rule file ends in .rules")
@@ -533,7 +534,7 @@ def modules_of(rules: Rules, names: Iterable[str]) -> list[Module]:
         path = Path(module.file.source.path).resolve()
         for name in names:
             given = Path(name)
-            if given.exists():
+            if given.exists() and name not in BUILTIN:
                 inside = path == given.resolve() or given.resolve() == path.parent
             else:
                 inside = name in (module.library, module.name)

@@ -60,6 +60,7 @@ show absent | explain absent | explain E9999 | new Bad-Name | new m.onnx/name | 
 import-rules absent.txt --from taso -o o.rules | generate absent | generate relu --inputs count | extract absent.json
 bench m.onnx absent.onnx | bench m.onnx m.onnx --bind K=3 | build absent.onnx | build m.onnx -o m.onnx
 why-not absent m.onnx | why-not pow_two absent.onnx | derive relu(X:f32[2]) --rules absent | doctor --absent
+check --watch absent.rules | optimize m.onnx --dry-run --on gpu
 mutants m.onnx --node absent | mutants relu(X:f32[2]) --budget 0 | diff absent | lsp --absent | absent
 """
 
@@ -102,3 +103,17 @@ def test_models_of_other_shapes_are_refused_before_either_runs(
     err = capsys.readouterr().err
     assert err.startswith(f"error[E0810]: the input `x` has shape {said}\n --> other.onnx\n") if said else not err
     assert ("both models run on the same inputs, which are those of m.onnx" in err) is bool(said)
+
+
+def test_a_folder_named_as_a_library_of_dslc_takes_nothing_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "std").mkdir()
+    assert run(["test", "std", "-k", "double_neg"]) == 0
+    assert run(["new", "std"]) == 2
+    assert "there is a library `std` already" in capsys.readouterr().err
+    for command in ("check", "fmt", "test"):
+        assert run([command, "./std"]) == 2
+        assert ".rules" in capsys.readouterr().err
+    assert [*(tmp_path / "std").iterdir()] == []
