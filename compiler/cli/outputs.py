@@ -1,4 +1,4 @@
-"""What a command writes: findings, and files, which are looked at before anything else is done."""
+"""Outputs of commands: findings, and files, which are looked at before anything else is done."""
 
 from __future__ import annotations
 
