@@ -114,20 +114,28 @@ class Diagnostic:
         return in_line(f"{where}: {self.code} {self.message}" if where else f"{self.code} {self.message}")
 
 
+#: codes of wrong use: what a command line names is not there, or cannot be read, written or understood
+WRONG_USE = frozenset("E0201 E0203 E0902 E0903 E0906 E0908 E0909 E0910 E0911".split())
+
+
 @dataclass(eq=False)
 class DslcError(Exception):
-    """Wrong input. Carries one or more diagnostics; the command line prints them and exits with 1 (2 for wrong use)."""
+    """Wrong input, or wrong use. Carries one or more diagnostics, which the command line prints."""
 
     diagnostics: Sequence[Diagnostic]
-    exit_code: int = field(default=1)
+
+    @property
+    def exit_code(self) -> int:
+        """2 for wrong use, 1 for what has a place in a text, and for everything else."""
+        return 2 if all(one.code in WRONG_USE and not one.span for one in self.diagnostics) else 1
 
     def __str__(self) -> str:
         return "\n".join(f"{one} ({in_line(one.hint)})" if one.hint else str(one) for one in self.diagnostics)
 
 
-def error(code: str, message: str, span: Span | None = None, exit_code: int = 1, **more: str) -> DslcError:
+def error(code: str, message: str, span: Span | None = None, **more: str) -> DslcError:
     """A DslcError with a single diagnostic."""
-    return DslcError([Diagnostic(code, message, span, **more)], exit_code)  # type: ignore[arg-type]
+    return DslcError([Diagnostic(code, message, span, **more)])  # type: ignore[arg-type]
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -198,13 +198,16 @@ def rule_files(paths: Sequence[str]) -> Iterator[Path]:
     """The given files, and every `.rules` file in the given folders.
 
     Raises:
-        DslcError: E0902 where nothing has that name.
+        DslcError: E0902 where nothing has that name, or a folder has no such file.
     """
     for name in paths:
         path = Path(name)
         if path.is_dir():
-            yield from sorted(entry for entry in path.rglob("*.rules") if entry.is_file())
+            found = sorted(entry for entry in path.rglob("*.rules") if entry.is_file())
+            if not found:
+                raise error("E0902", f"there is no .rules file in {name}", path=name)
+            yield from found
         elif path.exists():
             yield path
         else:
-            raise error("E0902", f"no file or folder is named {name}", path=name, exit_code=2)
+            raise error("E0902", f"no file or folder is named {name}", path=name)

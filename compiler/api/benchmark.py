@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from filecmp import cmp
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dslc.api.models import Model, file_of, seconds_of, sizes_of, whole, wrong
 from dslc.codegen.host.processor import processor, runnable, wanted
 from dslc.cost.clock import Clock
 from dslc.cost.confidence_sequence import Interval, Timing
-from dslc.cost.inputs import Given, tried_inputs
+from dslc.cost.inputs import Given, check_inputs, tried_inputs
 from dslc.cost.machine import this_machine
 from dslc.cost.process import ModelFile
 from dslc.cost.timing import LEAST, raced, runs
-from dslc.errors import Diagnostic, DslcError
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
+from dslc.onnx.types import complete_bind
 from dslc.records import record
 from dslc.reporting.pages import page_of_bench
 from dslc.search.options.option import read_inputs
 from dslc.search.options.types import InputsLike, Isa
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 
 @record
@@ -126,29 +123,19 @@ def bench(
     clock, count = Clock(seconds_of(budget)), None if threads is None else whole(threads, "number of threads", 1)
     with file_of(first) as one, file_of(second) as other, wanted(isa):
         runnable(processor())
-        model = read_model(one)[0]
-        _same_inputs(model, read_model(other)[0], str(one), str(other))
+        model, model_b, sizes = read_model(one)[0], read_model(other)[0], sizes_of(bind)
+        complete_bind(model, {name: sizes[name] for name in sizes.keys() - wanted_inputs(model)}, str(one))
         machine = this_machine(count)
         names = (str(one), str(other))
         files = [ModelFile(name) for name in names]
-        tried = list(tried_inputs(model, sizes_of(bind), given, draws=1))
+        tried = list(tried_inputs(model, sizes, given, draws=1))
         # one that neither runs on is as good as any other to say why
         feeds = next(
             (each for each in tried if len(tried) > 1 and runs(files, each.feeds[0], machine.threads)), tried[0]
         )
+        check_inputs(
+            feeds.feeds[0], model_b, str(other), f"both models run on the same inputs, which are those of {one}"
+        )
         timings = raced(files, [*names], feeds.feeds[0], machine.threads, clock)
         same = ["both files are the same: what differs is noise"] if cmp(one, other, shallow=False) else []
     return Benched(names, (timings[0], timings[1]), str(machine), (*same, *feeds.notes), LEAST)
-
-
-def _same_inputs(model: ModelProto, other: ModelProto, first: str, second: str) -> None:
-    """Raises DslcError E0810 where two models do not take the same inputs, by their names and types."""
-    types = [{name: dtype for name, (dtype, _) in wanted_inputs(one).items()} for one in (model, other)]
-    findings = [
-        *(f"`{name}` is an input of {first} and not of {second}" for name in types[0].keys() - types[1].keys()),
-        *(f"`{name}` is an input of {second} and not of {first}" for name in types[1].keys() - types[0].keys()),
-        *(f"the input `{name}` has type {types[0][name]} in {first} and {types[1][name]} in {second}"
-          for name in types[0].keys() & types[1].keys() if types[0][name] != types[1][name]),
-    ]  # fmt: skip
-    if findings:
-        raise DslcError([Diagnostic("E0810", text, path=second) for text in sorted(findings)])

@@ -98,7 +98,9 @@ def libraries_of(given: Any) -> list[str]:
     several = [given] if isinstance(given, str | os.PathLike) else given
     if not isinstance(several, Sequence):
         raise wrong(f"rules are a library's name or a path, or several, not {told(given)}")
-    return [str(path_of(one, "a library's name, or a file of rules,")) for one in several]
+    return [
+        one if isinstance(one, str) else str(path_of(one, "a library's name, or a file of rules,")) for one in several
+    ]
 
 
 def names_of(given: Any, what: str) -> tuple[str, ...]:
@@ -281,7 +283,7 @@ def optimize_file(
     if target.exists() and model.exists() and os.path.samefile(target, model):
         raise error("E0908", f"{target} is the input", path=str(target), hint="name another output")
     if not target.parent.is_dir():
-        raise error("E0903", f"there is no folder {target.parent}", path=str(target), hint="nothing was done")
+        raise error("E0903", f"there is no folder {target.parent}", path=str(target))
     result = optimize(model, **options)
     save(result.model, target, folder=model.parent, external_data=external_data)
     return result.report

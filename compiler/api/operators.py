@@ -74,7 +74,7 @@ def show(
     types = {}
     for name, one in (dtypes or {}).items():
         if one not in DTYPES:
-            raise error("E0906", f"{one!r} is no element type; one of {', '.join(DTYPES)}", exit_code=2)
+            raise error("E0906", f"{one!r} is no element type; one of {', '.join(DTYPES)}")
         types[name] = DTYPES[one]
     sizes = {name: tuple(whole(size, f"size of {name}") for size in shape) for name, shape in (shapes or {}).items()}
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in (attributes or {}).items()}
@@ -84,7 +84,7 @@ def show(
     definition = operator_named(known, operator)
     unknown = sizes.keys() - {param.name for param in definition.syntax.params}
     if unknown:
-        raise error("E0906", f"`{definition.short}` has no parameter `{min(unknown)}`", exit_code=2)
+        raise error("E0906", f"`{definition.short}` has no parameter `{min(unknown)}`")
     try:
         outputs = sample(known, definition, sizes, values, types)
     except Mismatch as problem:

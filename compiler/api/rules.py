@@ -150,7 +150,7 @@ def test(
         known, patterns or None, modules_of(known, listed), whole(seed, "seed"), whole(trials, "number of trials")
     )
     if patterns and not outcomes:
-        raise error("E0909", f"nothing is named {', '.join(patterns)}", exit_code=2)
+        raise error("E0909", f"nothing is named {', '.join(patterns)}")
     return Tested(tuple(outcomes), time.perf_counter() - start)
 
 
@@ -294,7 +294,7 @@ def why_not(
     if name != rule:
         directions = tuple(direction for direction in directions if direction.reverse)
         if not directions:
-            raise error("E0909", f"`{name}` has no reverse that could be matched", exit_code=2)
+            raise error("E0909", f"`{name}` has no reverse that could be matched")
     imported = import_model(model_of(model), known, sizes_of(bind))
     others: list[CompiledRule] = []
     for definition in known.substitutions.values() if steps else ():

@@ -113,7 +113,7 @@ def files_of(names: Sequence[str]) -> list[Path]:
             folder, rest = find_library(name)
             if not folder:
                 message = f"no file, folder or installed library is named `{name}`"
-                raise error("E0203", message, path=name, exit_code=2)
+                raise error("E0203", message, path=name)
             out += [folder / (rest.replace(".", "/") + ".rules")] if rest else sorted(folder.glob("*.rules"))
         else:
             out += rule_files([name])

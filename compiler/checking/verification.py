@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import cast
@@ -51,6 +51,8 @@ class Verification:
     known: dict[str, RuleVerdict] = field(default_factory=dict)
     findings: list[Diagnostic] = field(default_factory=list)
     looked: set[str] = field(default_factory=set)
+    #: how many of the findings were shown
+    told: int = 0
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
 
@@ -58,8 +60,8 @@ class Verification:
     def verdicts(self) -> list[RuleVerdict]:
         return [self.known[name] for name in self.chosen if name in self.known]
 
-    def run(self, told: Progress | None = None) -> None:
-        """Proves, and notes verdicts as they come."""
+    def run(self, told: Progress | None = None, refuted: Callable[[Sequence[str]], None] = lambda _: None) -> None:
+        """Proves, and notes verdicts as they come; then looks for guards of refuted rules, of which `refuted` is told first."""
         self.rules = rules = load_many(self.names)
         every = _chosen(rules, self.names, self.patterns)
         self.chosen = rest = [name for name in every if name not in rules.derivations]
@@ -75,14 +77,23 @@ class Verification:
         derived = _derivations(rules, [name for name in every if name in rules.derivations], mistakes, self.seed)
         self.known |= {one.rule: one for one in derived}
         self.chosen = every = [*rest, *(one.rule for one in derived)]
+        subs = []
         for verdict in proved:
-            self.findings += findings_of(rules, verdict, self.seed, self.guards)
+            self.findings += (found := findings_of(rules, verdict, self.seed))
             self.looked.add(verdict.rule)
+            sub = rules.substitutions.get(verdict.rule)
+            if self.guards and sub and not sub.syntax.partial and verdict.status == "refuted" and not found[0].hint:
+                subs.append(sub)
         self.findings += [
             Diagnostic("E0501", f"an instance of `{one.rule}` computes something else", rules.derivations[one.rule].syntax.span,
                        counterexample=one.reason)
             for one in derived if one.status == "refuted"
         ]  # fmt: skip
+        if subs:
+            refuted([sub.name for sub in subs])
+        for sub in subs:
+            guards = find_guards(rules, sub, self.seed, exact_verdict, seconds=GUARD_SECONDS)
+            self.findings += guard_diagnostics(sub, guards)
 
 
 def below(verdicts: Sequence[RuleVerdict], require: str | None) -> list[str]:
@@ -131,8 +142,8 @@ def mistaken(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic])
     return out
 
 
-def findings_of(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = True) -> tuple[Diagnostic, ...]:
-    """Findings about a refuted rule: the counterexample, and (`guarded`) a guard under which it holds, where one is found."""
+def findings_of(rules: Rules, verdict: RuleVerdict, seed: int) -> tuple[Diagnostic, ...]:
+    """The counterexample of a refuted rule; what `dslc check` knows of one that is undecided."""
     definition = definition_of(rules, verdict.rule)
     found = diagnostic_of(definition, verdict)
     if not found and verdict.status == "undecided" and isinstance(definition, SubstitutionDef):
@@ -141,12 +152,7 @@ def findings_of(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = T
             return ()
         found_by_check = check_sides(rules, definition, np.random.default_rng(seed))
         return tuple(one for one in found_by_check if one.severity == "error")
-    if not found:
-        return ()
-    if not guarded or found.hint or not isinstance(definition, SubstitutionDef) or definition.syntax.partial:
-        return (found,)
-    guards = find_guards(rules, definition, seed, exact_verdict, seconds=GUARD_SECONDS)
-    return (found, *guard_diagnostics(definition, guards))
+    return (found,) if found else ()
 
 
 def default_jobs() -> int:
@@ -169,5 +175,5 @@ def _chosen(rules: Rules, names: Sequence[str], patterns: Sequence[str]) -> list
             findings.append(Diagnostic("E0909", f"no rule or law is named `{pattern}`", hint=hint))
         found |= matching
     if findings:
-        raise DslcError(findings, exit_code=2)
+        raise DslcError(findings)
     return [name for name in inside if name in found]

@@ -18,23 +18,22 @@ from dslc.terminal import console, print_table
 @click.command("bench")
 @argument("first", metavar="A.onnx", type=PATH)
 @argument("second", metavar="B.onnx", type=PATH)
-@bind_option("Size of a symbolic dimension, or INPUT.AXIS=N.")
-@option("--inputs", type=PATH, help="Inputs: an .npz file, or a folder of them.")
-@option("--threads", type=IntRange(min=1), help="Threads of the runtime.")
+@bind_option("Size of a symbolic dimension, or INPUT.AXIS=N; may be repeated.")
+@option("--inputs", type=PATH, help="Inputs to run on: an .npz file, or a folder of them (default: random).")
+@option("--threads", type=IntRange(min=1), help="Threads of the runtime (default: one per core).")
 @option(
     "--isa",
     type=click.Choice(NAMES),
-    help="Run kernels for a level of instructions, not for all that this machine can do.",
+    help="Use kernels for this instruction set, not for all that this machine supports.",
 )
-@time_option("--budget", help="Longest time to measure.", default="20s")
+@time_option("--budget", help="Time limit.", default="20s")
 @html_option("with every pair")
 @form_option()
 def command(first: Path, second: Path, html: Path | None, output_format: str, **given: Any) -> int:
-    """Time two models interleaved, and print medians, minima and the ratio.
+    """Time two models, interleaved, on the same inputs.
 
-    Both run on the same inputs. The ratio says how many times as fast B is; its 95 % interval comes from paired blocks of
-    runs, and holds at every look. So it ends as soon as it is clear which is faster, or that neither is by 1 %, or with the
-    budget. Exit code 0 whichever is faster.
+    The result is how many times as fast B is as A, with a 95 % interval from paired blocks of runs. Timing stops as soon as one
+    model is clearly faster, or neither is by 1 %, or the budget ends. The exit code is 0 in each case.
     """
     from dslc.api.benchmark import bench
     from dslc.store import write_file

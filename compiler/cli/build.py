@@ -13,18 +13,20 @@ from dslc.semantics.targets import BUILT
 
 @click.command("build")
 @click.argument("model", metavar="MODEL.onnx", type=PATH)
-@option("-o", "--output", type=PATH, metavar="LIB", help="Also write the library there.")
-@option("--emit", type=PATH, metavar="DIR", help="Write the C++ and the command that compiles it.")
+@option("-o", "--output", type=PATH, metavar="LIB", help="Also write the library to this file.")
+@option("--emit", type=PATH, metavar="DIR", help="Write the C++ source and the compiler command to this folder.")
 @option(
     "--on", "target", type=click.Choice(BUILT), default="cpu",
-    help="cuda: say what each kernel takes on a device; --emit writes its text. Nothing is built.",
+    help="cuda: print what each kernel needs on the device, and build nothing; --emit writes the CUDA source.",
 )  # fmt: skip
-@option("--device", metavar="NAME", help="With --on cuda, the device of a model without a plan (`dslc list targets`).")
+@option(
+    "--device", metavar="NAME", help="With --on cuda: the device, for a model without a plan (`dslc list targets`)."
+)
 @option(
     "--isa", type=click.Choice(NAMES),
-    help="For another level of instructions: with -o or --emit also for machines that can do more than this one.",
+    help="Build for this instruction set, not for this machine's; one it lacks needs -o or --emit.",
 )  # fmt: skip
-@option("--cache", type=PATH, help="Folder of the caches.")
+@option("--cache", type=PATH, help="Folder of cached libraries.")
 def command(
     model: Path,
     output: Path | None,
@@ -36,8 +38,8 @@ def command(
 ) -> int:
     """Build the kernels of a model that `dslc optimize` wrote, so that `dslc.session` finds them.
 
-    They are generated from the functions in the file, which every other runtime runs; no code comes from it. Exit code 1 where a
-    kernel is missing: the model runs without it, by its function.
+    Kernels are generated from the functions in the file, which other runtimes run as they are; the file holds no code. The exit
+    code is 1 if a kernel cannot be built; the model then runs its function instead.
     """
     from dslc.api.calls import built, none_built
     from dslc.errors import error

@@ -7,20 +7,21 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import click
 from click import argument
 
 from dslc.checking.fixes import checked, files_of, fixed
 from dslc.cli.options import form_option, option
-from dslc.diagnostics.render import FORMATS, render, wants_color
+from dslc.cli.outputs import say_findings
+from dslc.diagnostics.render import FORMATS
 from dslc.errors import DslcError
-from dslc.terminal import say
 
 PAUSE = 0.2  #: seconds between two looks at the times of files
 
 
-def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
+def _watch(names: Sequence[str], once: Callable[[], int]) -> NoReturn:
     """Checks again whenever a file of what is named has changed, until it is interrupted."""
 
     def stamps() -> dict[Path, float]:
@@ -41,7 +42,7 @@ def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
             try:
                 once()
             except DslcError as failure:
-                say(render(failure.diagnostics, "full", color=wants_color(sys.stdout)))
+                say_findings(failure.diagnostics, err=False)
             sys.stdout.flush()
             click.echo("watching for changes; Ctrl-C ends this", err=True)
         time.sleep(PAUSE)
@@ -50,20 +51,23 @@ def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
 @click.command()
 @argument("names", nargs=-1, required=True, metavar="FILES|FOLDERS|LIBRARIES")
 @option("--overlaps", "overlapping", is_flag=True, help="Also list rules that match the same graphs.")
-@option("--fix", "fixing", is_flag=True, help="Make the edits that findings come with, and report what is left.")
+@option("--fix", "fixing", is_flag=True, help="Apply the fixes that findings suggest, and report what is left.")
 @option("--watch", "watching", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
 @form_option(*FORMATS[1:])
 def command(names: tuple[str, ...], overlapping: bool, fixing: bool, watching: bool, output_format: str) -> int:
-    """Report mistakes in rule files and libraries. Warnings alone leave the exit code at 0."""
+    """Report mistakes in rule files and libraries. The exit code is 1 if there are errors; warnings alone leave it at 0."""
 
     def once() -> int:
         for mended in fixed(names) if fixing else ():
             for one in mended.mended:
                 click.echo(f"fixed {one}", err=True)
         found = checked(names, overlapping)
-        say(render(found.diagnostics, output_format, color=wants_color(sys.stdout)))
+        say_findings(found.diagnostics, output_format, err=False)
         if not found.diagnostics and output_format == "full":
             click.echo(str(found), err=True)
         return int(not found.ok)
 
-    return _watch(names, once) if watching else once()
+    if watching:
+        files_of(names)
+        _watch(names, once)
+    return once()

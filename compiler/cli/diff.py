@@ -29,35 +29,40 @@ from dslc.cli.outputs import writable
     "shapes",
     multiple=True,
     metavar="X=1,48,38,38",
-    help="Of RULE: the shape of a parameter; may be repeated.",
+    help="Shape of a parameter of RULE; may be repeated.",
 )
 @option(
-    "--bind", "binds", multiple=True, metavar="NAME=VALUE", help="A size, or of RULE an attribute: d=2, p=[1,1,1,1]."
+    "--bind",
+    "binds",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A size, or an attribute of RULE: d=2, p=[1,1,1,1]; may be repeated.",
 )
 @option(
     "--node",
     "nodes",
     multiple=True,
     metavar="NAME",
-    help="CALL is a model: its node (or result) of this name; one each.",
+    help="CALL is a model; take the node, or result, of this name. One for each model.",
 )
-@option("--svg", "drawing", type=NEW_FILE, metavar="FILE", help="Draw a plane of the set.")
+@option("--svg", "drawing", type=NEW_FILE, metavar="FILE", help="Also draw a plane of the set.")
 @html_option("of what differs")
-@option("--pieces", type=IntRange(min=1), default=1000, help="The most boxes that a set may have.")
-@timeout_option("For the exact prover.", "10s")
-@option("--seed", default=0, help="Of the random inputs, and of what is drawn of RULE.")
+@option("--pieces", type=IntRange(min=1), default=1000, help="Largest number of boxes in a set.")
+@timeout_option("Time limit of the exact prover.", "10s")
+@option("--seed", default=0, help="Seed of the random inputs, and of what is chosen at random for RULE.")
 @form_option()
 def command(
     programs: tuple[str, ...], shapes: tuple[str, ...], binds: tuple[str, ...], drawing: Path | None, html: Path | None,
     output_format: str, **given: Any,
 ) -> None:  # fmt: skip
-    """Say at which positions two programs differ: both sides of a substitution RULE, or two calls as `dslc derive` takes them.
+    """Show at which positions two programs differ: both sides of a substitution RULE, or two calls as `dslc derive` takes them.
 
     dslc diff pet.dilated_conv_to_dense --shape X=1,2,11,13 --bind d=2 --bind p=[2,2,2,2]
 
     dslc diff "conv(X: f32[1, 8, 14, 14], K: f32[8, 8, 3, 3])" "conv(X, K, dilation=[1, 1])"
 
-    One name in both calls is one tensor. What is not said of RULE is drawn, sizes at which it differs in part first.
+    A name that occurs in both calls is one tensor. Sizes of RULE that are not given are chosen at random, preferably so that the
+    sides differ in part.
     """
     from dslc.api.differences import diff, title
     from dslc.reporting.plots import svg

@@ -20,10 +20,10 @@ class Advice(NamedTuple):
 
 
 @click.command("doctor")
-@click.option("--cache", type=click.Path(path_type=Path), help="Folder of the caches.")
-@click.option("--clear-kernels", is_flag=True, help="Delete the built libraries of kernels; sessions build them again.")
+@click.option("--cache", type=click.Path(path_type=Path), help="Folder of the caches to look at.")
+@click.option("--clear-kernels", is_flag=True, help="Delete all built kernels; they are rebuilt when needed.")
 def command(cache: Path | None, clear_kernels: bool) -> int:
-    """Report on the machine, the runtimes, the libraries and the caches, and advise. Exit code 1 where something is missing."""
+    """Check the machine, the runtimes, the libraries and the caches, and give advice. The exit code is 1 if something is missing."""
     from rich.text import Text
 
     from dslc.terminal import print_table, wide_console

@@ -54,7 +54,7 @@ def _steps(story: Sequence[Turn]) -> Iterator[str]:
 def _explain_code(code: str) -> str:
     known = pages()
     if code not in known:
-        raise error("E0909", f"there is no code {code}", hint="`dslc explain --list` names all codes", exit_code=2)
+        raise error("E0909", f"there is no code {code}", hint="`dslc explain --list` names all codes")
     page = known[code]
     text = re.sub(r"^```rules (wrong|right)\n", lambda m: f"{m[1].capitalize()}:\n\n", page.text, flags=re.M)
     lines, inside = [], False
@@ -72,16 +72,16 @@ def _explain_code(code: str) -> str:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--list", "listing", is_flag=True, help="List all codes.")
-@rules_option("Another library or .rules file to look in.")
+@click.option("--list", "listing", is_flag=True, help="List all error and warning codes.")
+@rules_option("Look in this library or .rules file.")
 def command(name: str | None, listing: bool, rules: tuple[str, ...]) -> None:
-    """Explain a diagnostic's code (E0101), a rule or an operator (std.conv), or how a result came about by its report (REPORT.json)."""
+    """Explain an error code (E0101), a rule or operator (std.conv), or the steps of an optimization from its report (REPORT.json)."""
     if listing:
         for page in pages().values():
             click.echo(f"{page.code}  {page.title}")
         return
     if name is None:
-        raise click.UsageError("Give a code, a rule, an operator or a report.")
+        raise click.UsageError("name a code, a rule, an operator or a report, or use --list.")
     if name.endswith(".json"):
         click.echo(story_of(Path(name)), nl=False)
         return

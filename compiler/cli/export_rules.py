@@ -2,67 +2,74 @@
 
 from __future__ import annotations
 
-import sys
+import re
+from collections import Counter
 from pathlib import Path
 
 import click
 
-from dslc.errors import Diagnostic, DslcError
+from dslc.errors import Diagnostic, DslcError, error
 from dslc.store import write_file
-from dslc.terminal import say
+from dslc.terminal import CommandBar
+
+SHOWN = 3  #: errors that are shown without --verbose
 
 
 @click.command()
 @click.argument("name", metavar="FILE.rules|LIBRARY")
-@click.option("--to", "form", type=click.Choice(("taso",)), required=True, help="Whose format is written.")
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="OUT")
-@click.option("--skip", is_flag=True, help="Leave out what the format cannot express, instead of stopping.")
-def command(name: str, form: str, out: Path, skip: bool) -> int:
-    """Write substitutions for another project.
+@click.option("--to", "form", type=click.Choice(("taso",)), required=True, help="The format to write.")
+@click.option(
+    "-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="OUT", help="Where to write."
+)
+@click.option("--skip", is_flag=True, help="Leave out rules that the format cannot express, instead of stopping.")
+@click.option("-v", "--verbose", is_flag=True, help="Show each rule that cannot be exported.")
+def command(name: str, form: str, out: Path, skip: bool, verbose: bool) -> int:
+    """Write substitutions in the format of another project.
 
-    A rule that needs more than its format can say is reported, and nothing is written; exit code 1.
+    Unless --skip is given, a rule that the format cannot express is an error: nothing is written, and the exit code is 1.
     """
     from dslc.checking.fixes import files_of
-    from dslc.diagnostics.render import full, wants_color
+    from dslc.cli.outputs import say_findings, writable
     from dslc.foreign.exporter import export_rule
     from dslc.foreign.reverses import in_source_order
     from dslc.foreign.rule import ForeignRule
     from dslc.foreign.taso import write
-    from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import load_many
 
+    writable(out)
     paths = files_of([name])
     rules = load_many(["taso", "std", *paths])
-    asked = {str(path.resolve()) for path in paths}
-    exported: dict[str, list[tuple[SubstitutionDef, tuple[ForeignRule, ...]]]] = {}
+    found: list[ForeignRule] = []
     findings: list[Diagnostic] = []
     wider: list[str] = []
     count = 0
-    for sub in rules.substitutions.values():
-        place = str(Path(sub.module.file.source.path).resolve())
-        if place not in asked:
-            continue
-        count += 1
-        try:
-            exported.setdefault(place, []).append((sub, export_rule(rules, sub, wider)))
-        except DslcError as problem:
-            findings += problem.diagnostics
+    with CommandBar("exporting", quiet=False) as bar:
+        for path in paths:
+            exported = []
+            for sub in rules.substitutions.values():
+                if Path(sub.module.file.source.path).resolve() == path.resolve():
+                    count += 1
+                    bar.tell(count, 0, sub.name)
+                    try:
+                        exported.append((sub, export_rule(rules, sub, wider)))
+                    except DslcError as problem:
+                        findings += problem.diagnostics
+            found += in_source_order(exported)
     if findings:
-        say(full(findings, color=wants_color(sys.stderr)), err=True)
+        if shown := findings if verbose else findings[: 0 if skip else SHOWN]:
+            say_findings(shown)
+        # a cause goes up to the name of what is missing
+        causes = Counter(re.split(r"[`:]", one.message.partition(": ")[2])[0].strip() for one in findings)
+        told = "; ".join(f"{n}: {cause}" for cause, n in causes.most_common())
+        more = f" ({told}); -v shows each" * (len(shown) < len(findings))
+        click.echo(f"{len(findings)} of {count} rules cannot be exported{more}", err=True)
         if not skip:
-            click.echo(
-                f"nothing was written: {len(findings)} of {count} rules cannot be expressed (--skip leaves them out)",
-                err=True,
-            )
+            click.echo("nothing was written; --skip writes the others", err=True)
             return 1
-    found = [rule for each in exported.values() for rule in in_source_order(each)]
+    if not found:
+        raise error("E1002", f"{name} has no rule to export", hint="nothing was written")
     write_file(out, write(found))
     for each in wider:
-        message = (
-            f"warning: {each}: {form}'s format has no place for its types, and it is wrong for other kernels or groups"
-        )
-        click.echo(message, err=True)
-    click.echo(
-        f"{out}: {len(found)} rules" + (f", {len(findings)} of {count} substitutions left out" if findings else "")
-    )
+        click.echo(f"warning: {each} is exported without its types, and is wrong for other kernels or groups", err=True)
+    click.echo(f"{out}: {len(found)} rule{'s' * (len(found) != 1)}")
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dslc.cli.options import form_option, time_option
+from dslc.cli.options import form_option, print_record, time_option
 from dslc.errors import error
 
 if TYPE_CHECKING:
@@ -16,18 +16,16 @@ if TYPE_CHECKING:
 
 @click.command("extract")
 @click.argument("file", metavar="FILE.json", type=click.Path(path_type=Path))
-@time_option("--time-limit", default="20s", help="Longest time of each extractor.")
+@time_option("--time-limit", default="20s", help="Time limit of each extractor.")
 @form_option()
 def command(file: Path, time_limit: float, output_format: str) -> int:
-    """Print what the cheapest program of an e-graph costs, by each extractor.
+    """Find the cheapest program in an e-graph file (egraph-serialize), with each extractor in turn.
 
-    The file is in the format of egraph-serialize. A cost counts every class of the program once. Each extractor begins with the
-    best program so far, so none ends above the one before it; one that finds none in its time is left out. Ctrl-C ends it with what
-    was found so far.
+    A cost counts every class of the program once. Each extractor starts from the best program so far, so that none is worse than
+    the one before; an extractor that finds no program in time is left out. Ctrl-C prints what was found so far.
     """
     from dslc.egraph.extract.file import read
     from dslc.prove.garbage import gc_paused
-    from dslc.reporting.records import record_text
     from dslc.terminal import console, print_table
 
     with gc_paused():
@@ -42,7 +40,7 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
             choice = {egraph.names[number]: one.key for number, one in sorted(problem.named(found).choice.items())}
             known = {"bound": found.bound, "optimal": found.optimal}
             entries.append({"name": name, "cost": found.cost, **known, "seconds": round(seconds, 6), "choice": choice})
-        click.echo(record_text("extract", {"extractors": entries}), nl=False)
+        print_record("extract", {"extractors": entries})
         return 0
     notes = [
         "optimal" if one.optimal else f"none is below {one.bound:.6g}" if one.bound > 0 else "" for _, one, _ in rows

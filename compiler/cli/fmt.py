@@ -22,15 +22,15 @@ def _diff(source: SourceText, text: str) -> str:
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILES|FOLDERS|-")
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file would change.")
-@click.option("--diff", is_flag=True, help="Write nothing; print what would change.")
+@click.option("--check", is_flag=True, help="Write nothing, and exit with 1 if a file would change.")
+@click.option("--diff", is_flag=True, help="Write nothing, and print what would change.")
 def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
-    """Format rule files in place, or standard input to standard output (-)."""
+    """Format rule files in place; `-` formats standard input to standard output."""
     findings: list[Diagnostic] = []
     changed = total = 0
     if "-" in paths:
         if len(paths) > 1:
-            raise click.UsageError("`-` stands alone.")
+            raise click.UsageError("`-` cannot be combined with files.")
         source = decode(sys.stdin.buffer.read(), "<stdin>")
         text = format_source(source)
         if not (check or diff):

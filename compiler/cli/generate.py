@@ -15,38 +15,38 @@ from dslc.terminal import CommandBar
 
 @click.command()
 @click.argument("operators", nargs=-1, metavar="[OPERATORS]...")
-@rules_option("Where the operators are defined (default: taso).")
+@rules_option("The library that defines the operators (default: taso).")
 @option(
     "--max-operators",
     "-n",
     default=3,
     type=IntRange(1, 6),
-    help="Operators of the larger side of a rule.",
+    help="Largest number of operators on one side of a rule.",
 )
 @option(
     "--inputs",
     default="",
     show_default=False,
     metavar="NAME=N,...",
-    help="Inputs: count=3,size=4,spatial=5,windows=3+1.",
+    help="Random tensors: count=3,size=4,spatial=5,windows=3+1.",
 )
 @option("--seed", default=0, help="Seed of the random tensors.")
-@option("--out", "-o", type=NEW_FILE, default=Path("generated.rules"))
-@option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers evaluate terms.")
-@option("--workers", default=2, type=IntRange(1, 256), help="Processes that evaluate terms.")
+@option("--out", "-o", type=NEW_FILE, default=Path("generated.rules"), help="Where to write the rules.")
+@option("--scheduler", metavar="ADDRESS", help="Address of a Dask scheduler whose workers evaluate graphs.")
+@option("--workers", default=2, type=IntRange(1, 256), help="Processes that evaluate graphs.")
 @option("--provers", default=2, type=IntRange(1, 256), help="Processes that prove.")
-@option("--memory", default="2GB", metavar="BYTES", help="Memory of one worker of a local cluster.")
-@time_option("--budget", help="Stop after this time, with what was found until then.")
-@option("--report", type=NEW_FILE, help="Counts, seconds and left-out rules as JSON.")
-@option("--no-proof", is_flag=True, help="Keep rules that were tested only.")
+@option("--memory", default="2GB", metavar="BYTES", help="Memory limit of each worker of a local cluster.")
+@time_option("--budget", help="Stop after this time, and keep what was found.")
+@option("--report", type=NEW_FILE, help="Also write counts, times and left-out rules as JSON.")
+@option("--no-proof", is_flag=True, help="Also keep rules that were only tested.")
 @option("--quiet", "-q", is_flag=True, help="No progress.")
 def command(
     rules: tuple[str, ...], out: Path, memory: str, report: Path | None, no_proof: bool, quiet: bool, **given: Any
 ) -> int:
-    """Find substitutions between graphs of some OPERATORS (default: all of the library), and write them as a rule library.
+    """Find equal graphs of some OPERATORS (default: those of the library that have laws), and write them as proved rules.
 
-    All graphs up to --max-operators are enumerated and compared by what they compute. Interrupted with Ctrl-C, the same command goes
-    on where it was.
+    Every graph of up to --max-operators operators is compared by what it computes, which takes seconds for a few operators and
+    hours for a whole library. After Ctrl-C, the same command continues where it stopped.
     """
     from dslc.folders import cache_folder
     from dslc.generate.general.naming import named
@@ -61,6 +61,9 @@ def command(
         libraries=rules or ("taso",), proof=not no_proof, resume=cache_folder() / "generate", memory=_bytes_of(memory), **given
     )  # fmt: skip
     start = time.perf_counter()
+    if not (settings.operators or quiet):
+        said = f"comparing graphs of all operators of {settings.libraries[0]} that have laws; name operators to compare fewer"
+        click.echo(said, err=True)
     try:
         with Interrupts() as interrupts, CommandBar("", quiet, stays=True) as bar:
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from dslc.cli.options import PATH, form_option, option, print_record, time_option, timeout_option
+from dslc.cli.outputs import writable
 from dslc.errors import error
 from dslc.store import write_file
 from dslc.terminal import CommandBar
@@ -29,37 +29,43 @@ _LISTING = ("guarded", "undecided", "rejected", "unbound", "impossible")
 
 @click.command()
 @click.argument("file", type=PATH)
-@option("--from", "form", type=click.Choice(_FORMS), required=True, help="Whose format the file has.")
-@option("-o", "--output", "out", type=PATH, required=True, metavar="OUT.rules")
-@option("--library", metavar="NAME", help="Name of the library (default: the file's, unless a library of dslc has it).")
-@option("--force", is_flag=True, help="Replace OUT.rules also where it is no unchanged import.")
-@option("--pairs/--no-pairs", default=None, help="TENSAT: two lines are one rule (else found out from the file).")
+@option("--from", "form", type=click.Choice(_FORMS), required=True, help="The project whose format the file has.")
+@option("-o", "--output", "out", type=PATH, required=True, metavar="OUT.rules", help="Where to write the proved rules.")
+@option(
+    "--library",
+    metavar="NAME",
+    help="Name of the library (default: that of the file, unless dslc has a library of this name).",
+)
+@option("--force", is_flag=True, help="Overwrite OUT.rules even if it was edited, or is no import.")
+@option("--pairs/--no-pairs", default=None, help="TENSAT: read two lines as one rule (default: detected).")
 @option(
     "--numbering",
     type=click.Choice(("taso", "flexflow")),
     default=None,
-    help="Protobuf: whose numbers (else found out from the file).",
+    help="Protobuf: the project that numbered the operators (default: detected).",
 )
 @option(
     "--axes",
     type=click.Choice(("outer", "inner")),
     default=None,
-    help="FlexFlow: which axis parallel dimension 0 is, the outermost or the innermost (else found out from the file).",
+    help="FlexFlow: whether parallel dimension 0 is the outermost or the innermost axis (default: detected).",
 )
-@option("--guards/--no-guards", default=True, help="Look for a guard for each wrong rule (seconds each).")
+@option(
+    "--guards/--no-guards", default=True, help="Look for a condition that makes each wrong rule right (seconds each)."
+)
 @option(
     "--workers",
     "--jobs",
     "workers",
     type=click.IntRange(0, 256),
     default=2,
-    help="Processes that prove.",
+    help="Number of processes that prove rules.",
 )
-@timeout_option("For one prover and rule.", "30s", "--limit")
-@time_option("--budget", help="Stop after this time, with what is decided until then.")
-@option("--no-cache", is_flag=True, help="Decide everything again, and keep nothing for the next run.")
+@timeout_option("Time limit of one prover for one rule.", "30s", "--limit")
+@time_option("--budget", help="Stop after this time, and write what is decided by then.")
+@option("--no-cache", is_flag=True, help="Decide every rule anew, and keep nothing for the next run.")
 @form_option()
-@option("-q", "--quiet", is_flag=True, help="No progress.")
+@option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def command(
     file: Path, form: str, out: Path, library: str | None, force: bool, pairs: bool | None,
     numbering: Literal["taso", "flexflow"] | None, axes: Literal["outer", "inner"] | None, guards: bool, workers: int,
@@ -67,10 +73,9 @@ def command(
 ) -> int:  # fmt: skip
     """Import the rules of another project.
 
-    Each is proved, or left out with the reason; wrong ones come with a counterexample. What is left out stands as a
-    comment at the end of OUT.rules; what is proved is in the dslc.lock beside it. Interrupted with Ctrl-C, nothing is
-    written, and the same command goes on where it was. Exit code 1 where the file cannot be read; wrong rules in it are
-    no failure.
+    Each rule is proved, or left out with a reason; wrong ones come with a counterexample. Rules that are left out are listed
+    in comments at the end of OUT.rules, and proofs are recorded in the dslc.lock beside it. After Ctrl-C, nothing is written,
+    and the same command continues where it stopped. Wrong rules in the file don't change the exit code.
     """
     from dslc.folders import cache_folder
     from dslc.foreign.decisions import as_json, imported_text, stamped, write_proofs
@@ -128,7 +133,7 @@ def _library_name(wanted: str | None, out: Path) -> str:
         return out.stem if not folder or folder.resolve() == out.resolve().parent else f"{out.stem}_imported"
     if not wanted.isidentifier():
         hint = "a name of the language: letters, digits and `_`"
-        raise error("E0906", f"{wanted!r} is no name of a library", hint=hint, exit_code=2)
+        raise error("E0906", f"{wanted!r} is no name of a library", hint=hint)
     return wanted
 
 
@@ -145,20 +150,10 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
         name = name if name.isidentifier() else f"rules_{name}"
         hint = f"NAME has letters, digits and `_`, as it is a name in the language: `{out.with_name(name + '.rules')}` works"
         message = f"{out} is no name of a rule file: it is NAME.rules"
-        raise error("E0906", message, path=str(out), hint=hint, exit_code=2)
+        raise error("E0906", message, path=str(out), hint=hint)
     if out.exists() and file.exists() and out.samefile(file):
-        raise error("E0908", f"{out} would overwrite the input", path=str(out), exit_code=2)
-    if out.is_dir():
-        hint = f"name a file in it: `{out / 'imported.rules'}`"
-        raise error("E0903", f"cannot write {out}: it is a folder", path=str(out), hint=hint)
-    folder = out.resolve().parent
-    if not folder.is_dir():
-        raise error("E0903", f"cannot write {out}: no such folder", path=str(out))
-    try:
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as failure:
-        raise error("E0903", f"cannot write {out}: {failure.strerror}", path=str(out)) from None
+        raise error("E0908", f"{out} would overwrite the input", path=str(out))
+    writable(out)
     if out.exists() and not force:
         try:
             mine = is_stamped(out.read_text("utf-8"))
@@ -167,7 +162,7 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
         if not mine:
             hint = "name another file, or say --force"
             message = f"{out} exists, and is no import or was changed since"
-            raise error("E0910", message, path=str(out), hint=hint, exit_code=2)
+            raise error("E0910", message, path=str(out), hint=hint)
 
 
 def _summary(found: Import) -> None:

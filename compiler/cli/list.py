@@ -29,20 +29,22 @@ _STATUSES = ("proved", "bounded", "tested", "trusted", "undecided", "refuted", "
 
 @click.command("list")
 @click.argument("what", type=Choice(list(_LISTS)))
-@option("--onnx", multiple=True, metavar="NAME", help="Only what has to do with this ONNX operator (Conv, Reduce*).")
+@option("--onnx", multiple=True, metavar="NAME", help="Only what involves this ONNX operator (Conv, Reduce*).")
 @option(
-    "--operator", multiple=True, metavar="NAME", help="Only this operator, or rules that name it (conv, std.reduce_*)."
+    "--operator", multiple=True, metavar="NAME", help="Only this operator, or rules that use it (conv, std.reduce_*)."
 )
-@option("--status", multiple=True, type=Choice(_STATUSES), help="Only rules of this status; `unknown`: not proved yet.")
-@option("--set", "sets", multiple=True, metavar="RULESET", help="Only rules of this rule set.")
+@option(
+    "--status", multiple=True, type=Choice(_STATUSES), help="Only rules with this status; `unknown`: not proved yet."
+)
+@option("--set", "sets", multiple=True, metavar="RULESET", help="Only rules in this rule set.")
 @option("--kind", "kinds", multiple=True, type=Choice(_KINDS), help="Only rules of this kind.")
-@rules_option("Library or .rules file (default: std).", ["--library"])
+@rules_option("List this library or .rules file (default: std).", ["--library"])
 @form_option()
 def command(what: str, rules: tuple[str, ...], output_format: str, **given: tuple[str, ...]) -> None:
     """List operators, rules, libraries, targets or strategies.
 
-    Each filter may be repeated, and takes patterns with `*`. A status is that of a dslc.lock or of your own `dslc verify`;
-    in brackets where it is only the word of a library's lock.
+    Filters may be repeated, and take patterns with `*`. A status in brackets comes from the library's dslc.lock, and was not
+    proved on this machine; `dslc verify` proves it.
     """
     one, columns, filters = _LISTS[what]
     for name, values in {**given, "library": rules}.items():
@@ -76,11 +78,11 @@ def _rows(what: str, given: dict[str, tuple[str, ...]], named: Sequence[str]) ->
     for one in given["sets"]:
         if not any(fnmatchcase(name, one) for name in sets):
             hint = "rule sets: " + ", ".join(rules.rulesets)
-            raise error("E0909", f"no rule set is named `{one}`", hint=hint, exit_code=2)
+            raise error("E0909", f"no rule set is named `{one}`", hint=hint)
     operators = {form for op in rules.operators.values() for form in (op.name, op.short)}
     for one in given["operator"]:
         if "*" not in one and one not in operators:
-            raise error("E0201", f"no operator is named `{one}`", hint=likely(rules, one), exit_code=2)
+            raise error("E0909", f"no operator is named `{one}`", hint=likely(rules, one))
     wanted, modules = found.Wanted(**given), modules_of(rules, named)
     if what == "operators":
         return wanted.operators(found.operators(rules, modules))

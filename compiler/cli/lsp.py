@@ -9,9 +9,9 @@ import click
 
 
 @click.command()
-@click.option("--stdio", is_flag=True, help="Speak over standard input and output, which is the only way.")
+@click.option("--stdio", is_flag=True, help="Use standard input and output (the default, and the only way).")
 def command(stdio: bool) -> int:
-    """Start the language server for rule files. An editor starts it, and speaks to it over standard input and output."""
+    """Start the language server for rule files. Editors start it, and talk to it over standard input and output."""
     try:
         from dslc.lsp.server import server
     except ImportError as missing:

@@ -16,11 +16,11 @@ import click
 from dslc.cli.defaults import COMMANDS as CONFIGURED
 from dslc.cli.defaults import defaults
 from dslc.prove.garbage import gc_paused
-from dslc.terminal import guarded, say
+from dslc.terminal import guarded
 from dslc.version import __version__
 
 if TYPE_CHECKING:
-    from dslc.errors import Diagnostic
+    from dslc.errors import DslcError
 
 #: name -> (module that defines `command`, one line of help)
 COMMANDS = {
@@ -28,24 +28,24 @@ COMMANDS = {
     "fmt": ("dslc.cli.fmt", "Format rule files."),
     "lsp": ("dslc.cli.lsp", "Start the language server for editors."),
     "test": ("dslc.cli.test", "Run the `test` and `example` blocks of rule files."),
-    "verify": ("dslc.cli.verify", "Prove rules and laws, or find where their sides differ."),
-    "show": ("dslc.cli.show", "Print what follows from an operator's equation."),
+    "verify": ("dslc.cli.verify", "Prove rules and laws, or find a counterexample."),
+    "show": ("dslc.cli.show", "Print what dslc knows about an operator."),
     "list": ("dslc.cli.list", "List operators, rules, libraries, targets or strategies."),
-    "explain": ("dslc.cli.explain", "Explain a diagnostic's code, a rule or an operator."),
-    "new": ("dslc.cli.new", "Start a rule library."),
-    "import-rules": ("dslc.cli.import_rules", "Import rule files of TASO, TENSAT or FlexFlow, proved."),
-    "export-rules": ("dslc.cli.export_rules", "Write substitutions as a rule file of TASO."),
-    "generate": ("dslc.cli.generate", "Find rules between graphs of some operators, and prove them."),
+    "explain": ("dslc.cli.explain", "Explain an error code, a rule, an operator or a report."),
+    "new": ("dslc.cli.new", "Start a rule library that pip can install."),
+    "import-rules": ("dslc.cli.import_rules", "Import and prove rules of TASO, TENSAT or FlexFlow."),
+    "export-rules": ("dslc.cli.export_rules", "Write rules in TASO's format."),
+    "generate": ("dslc.cli.generate", "Find and prove new rules between graphs of some operators."),
     "optimize": ("dslc.cli.optimize", "Make an ONNX model faster."),
-    "report": ("dslc.cli.report", "Make a page of a report of `dslc optimize`."),
+    "report": ("dslc.cli.report", "Turn a JSON report of `dslc optimize` into a page."),
     "bench": ("dslc.cli.bench", "Time two ONNX models against each other."),
-    "extract": ("dslc.cli.extract", "Find the cheapest programs of an e-graph."),
+    "extract": ("dslc.cli.extract", "Find the cheapest program in an e-graph file."),
     "build": ("dslc.cli.build", "Build the kernels of an optimized model for this machine."),
-    "why-not": ("dslc.cli.why_not", "Say why a rule does not match a model."),
-    "derive": ("dslc.cli.derive", "Derive programs that an expression can be computed by."),
-    "mutants": ("dslc.cli.mutants", "List programs that are almost an operator or a region, and their corrections."),
-    "diff": ("dslc.cli.diff", "Say where two programs differ, and prove that they differ nowhere else."),
-    "doctor": ("dslc.cli.doctor", "Report on the machine, the runtimes and the caches."),
+    "why-not": ("dslc.cli.why_not", "Explain why a rule does not apply to a model."),
+    "derive": ("dslc.cli.derive", "Derive other programs that compute an expression."),
+    "mutants": ("dslc.cli.mutants", "List programs that almost compute an operator, with their corrections."),
+    "diff": ("dslc.cli.diff", "Show where two programs differ, with a proof that they agree elsewhere."),
+    "doctor": ("dslc.cli.doctor", "Check the machine, the runtimes and the caches."),
 }
 #: what `--version` lists beside dslc: the packages whose versions decide how a run behaves
 FOUNDATIONS = ("onnx", "onnxruntime", "numpy", "islpy", "sympy", "lark")
@@ -106,29 +106,22 @@ def cli() -> None:
     """A declarative rule language for tensor programs: checks rules, and optimizes ONNX models with them."""
 
 
-def _report(findings: Sequence[Diagnostic]) -> None:
-    from dslc.diagnostics.render import full, wants_color
-
-    say(full(findings, color=wants_color(sys.stderr)), err=True)
-
-
-def _of_exception(failure: BaseException) -> tuple[list[Diagnostic], int]:
-    """Diagnostics and exit code of an exception that reached the top; an unforeseen one is called a bug of dslc."""
-    from dslc.errors import Diagnostic, DslcError
+def _of_exception(failure: BaseException) -> DslcError:
+    """The error that an exception is which reached the top; an unforeseen one is called a bug of dslc."""
+    from dslc.errors import DslcError, error
 
     if isinstance(failure, DslcError):
-        return list(failure.diagnostics), failure.exit_code
+        return failure
     if isinstance(failure, OSError):
-        where = str(failure.filename) if failure.filename else ""
-        text = f"{failure.strerror or failure}" + (f": {where}" if where else "")
-        return [Diagnostic("E0902", text, path=where)], 1
+        where = f"cannot read {failure.filename}: " if failure.filename else ""
+        return error("E0902", f"{where}{failure.strerror or failure}")
     if isinstance(failure, MemoryError):
-        return [Diagnostic("E0905", "not enough memory", hint="`ulimit -v` and other programs limit what is left")], 1
+        return error("E0905", "not enough memory", hint="`ulimit -v` and other programs limit what is left")
     if isinstance(failure, ImportError):
-        return [Diagnostic("E0907", f"a part of the installation is missing: {failure}", hint="`pip install dslc`")], 1
+        return error("E0907", f"a part of the installation is missing: {failure}", hint="`pip install dslc`")
     text = f"dslc failed where it should not: {type(failure).__name__}: {failure}".rstrip(": ")
     hint = "this is a bug in dslc; run again with DSLC_DEBUG=1 for the traceback, and report it"
-    return [Diagnostic("E0901", text, hint=hint)], 1
+    return error("E0901", text, hint=hint)
 
 
 def run(args: Sequence[str] | None = None, began: float | None = None) -> int:
@@ -167,13 +160,14 @@ def _run(args: Sequence[str] | None, began: float | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as failure:
+        from dslc.cli.outputs import say_findings
         from dslc.errors import DslcError
 
         if os.environ.get("DSLC_DEBUG") and not isinstance(failure, DslcError):
             raise
-        findings, code = _of_exception(failure)
-        _report(findings)
-        return code
+        wrong = _of_exception(failure)
+        say_findings(wrong.diagnostics)
+        return wrong.exit_code
 
 
 def main(began: float | None = None) -> NoReturn:

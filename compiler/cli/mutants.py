@@ -12,20 +12,22 @@ from dslc.cli.options import bind_option, form_option, option, print_record, rul
 
 @click.command()
 @click.argument("call")
-@rules_option("Another library or .rules file, with its partial rules.")
-@option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
-@bind_option("The size of a symbolic dimension, or of an operator's type.")
-@option("--depth", type=IntRange(min=1), default=4, help="Operators and changes of layout of a mutant.")
+@rules_option("Also use the partial rules of this library or .rules file.")
+@option("--node", metavar="NAME", help="CALL is a model; take the node, or the result, of this name.")
+@bind_option("Size of a symbolic dimension, or in an operator's type.")
+@option("--depth", type=IntRange(min=1), default=4, help="Largest number of operators and layout changes in a mutant.")
 @option("--limit", type=FloatRange(0, 1), default=0.25, metavar="SHARE",
-        help="Largest share of a result that may be computed again.")  # fmt: skip
-@time_option("--budget", default="20s", least=0.1, help="Time for search and proofs.")
-@option("--all", "every", is_flag=True, help="Every mutant, not the ten best.")
+        help="Largest share of a result that a correction may recompute.")  # fmt: skip
+@time_option("--budget", default="20s", least=0.1, help="Time limit for search and proofs.")
+@option("--all", "every", is_flag=True, help="List every mutant, not only the ten cheapest.")
 @form_option()
 def command(call: str, output_format: str, **given: Any) -> None:
-    """List mutants of CALL, say "conv(X: f32[1, 64, 33, 33], K: f32[64, 64, 3, 3], dilation=[4, 4], pads=[4, 4, 4, 4])".
+    """List programs that almost compute CALL, and their corrections.
 
-    CALL may also be nested calls, FILE.rules::NAME, or a model with --node NAME. Each mutant is printed with the share of the result
-    that differs, whether it is proved that nothing else does, how it is corrected, and estimated milliseconds.
+    CALL is, for example, "conv(X: f32[1, 64, 33, 33], K: f32[64, 64, 3, 3], dilation=[4, 4], pads=[4, 4, 4, 4])".
+
+    It may also be nested calls, FILE.rules::NAME, or a model with --node NAME. For each mutant, dslc prints which share of the
+    result differs, whether the rest is proved equal, how the difference is corrected, and the estimated time.
     """
     from dslc.api.mutants import mutants
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from dslc.errors import error
+from dslc.semantics.installed import libraries
 from dslc.store import write_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
@@ -62,26 +63,26 @@ packages = ["{module}"]
 
 @click.command()
 @click.argument("name")
-@click.option("--folder", type=click.Path(path_type=Path), help="Where to write; the default is the name.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where to write (default: a folder of the library's name)."
+)
 def command(name: str, folder: Path | None) -> None:
-    """Start a rule library: a folder with a rule file and what pip needs to install it."""
+    """Start a rule library: a folder with a rule file, and a pyproject.toml so that pip can install it."""
     if not _NAME.fullmatch(name):
         hint = "lower-case words joined by dots, such as acme.conv"
-        raise error("E0906", f"`{name}` cannot be the name of a library", hint=hint, exit_code=2)
+        raise error("E0906", f"`{name}` cannot be the name of a library", hint=hint)
+    if name in libraries():
+        raise error("E0906", f"there is a library `{name}` already", hint="`dslc list libraries` names them")
     root = folder or Path(name)
     module = name.replace(".", "_")
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise error("E0908", f"{root} exists and is not empty", path=str(root), exit_code=2)
+        raise error("E0908", f"{root} exists and is not empty", path=str(root))
     texts = {
         root / module / f"{name.rpartition('.')[2]}.rules": _ROOT.format(name=name),
         root / module / "__init__.py": "",
         root / "pyproject.toml": _PROJECT.format(name=name, module=module, project=name.replace(".", "-")),
     }
-    try:
-        (root / module).mkdir(parents=True, exist_ok=True)
-    except OSError as failure:
-        raise error("E0903", f"cannot make {root}: {failure.strerror}", path=str(root)) from None
     for path, text in texts.items():
-        write_file(path, text)
+        write_file(path, text, parents=True)
         click.echo(f"wrote {path}")
     click.echo(f"next: dslc check {root / module} && dslc test {root / module}")

@@ -18,7 +18,14 @@ from dslc.cli.options import form_option, options_of
 from dslc.cli.outputs import apart, writable
 from dslc.outside import in_line
 from dslc.search.options.option import flag
-from dslc.search.options.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
+from dslc.search.options.settings import (
+    Settings,
+    WrongOption,
+    options_by_name,
+    settings_of,
+    strategy_options,
+    switched_on,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,25 +54,39 @@ class _Command(click.Command):
             )
         return super().parse_args(ctx, told)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        abouts = strategy_options() | options_by_name(Settings)
+        group = first = "Options"
+        rows: dict[str, list[tuple[str, str]]] = {first: [], "Output": []}
+        for param in self.get_params(ctx):
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
+                # an option of the command alone is one of the first where it is declared before those of settings
+                about = abouts.get(str(param.name))
+                group = about.group or group if about else group if group == first else "Output"
+                rows.setdefault(group, []).append(record)
+        for title, each in rows.items():
+            with formatter.section(title):
+                formatter.write_dl(each)
+
 
 @click.command("optimize", cls=_Command)
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to write.")
-@click.option("--in-place", is_flag=True, help="Write over the input.")
-@click.option("--dry-run", is_flag=True, help="Write nothing.")
-@options_of(Settings, strategy_options(), switched_on())
-@click.option("--external-data", is_flag=True, help="Write weights beside the model.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the result to this file.")
+@click.option("--dry-run", is_flag=True, help="Print the result and write no model.")
 @click.option(
     "--report",
     "report_file",
     type=click.Path(path_type=Path),
     metavar="R.html|R.json",
-    help="The report as a page or as JSON, by the suffix.",
+    help="Also write a report: a page, or JSON, by the suffix.",
 )
-@form_option(help="How the report is printed.")
-@click.option("--explain-budget", is_flag=True, help="Say who was asked for what, and what became of it.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what is being done, and print all notes.")
+@options_of(Settings, strategy_options(), switched_on())
+@click.option("--in-place", is_flag=True, help="Overwrite the input.")
+@click.option("--external-data", is_flag=True, help="Write the weights to a file beside the model.")
+@form_option()
+@click.option("--explain-budget", is_flag=True, help="Print how the time was spent, and what each part of it gained.")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@click.option("-v", "--verbose", is_flag=True, help="Print progress, and all notes.")
 def command(
     model: Path,
     output: Path | None,

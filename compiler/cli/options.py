@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dslc.errors import did_you_mean
+
 if TYPE_CHECKING:
     from dslc.search.options.option import Option
 
@@ -49,13 +51,13 @@ def timeout_option(help: str, default: str, *also: str) -> Callable[[_Command], 
 
 
 def rules_option(
-    help: str = "Another library or .rules file.", also: Sequence[str] = ()
+    help: str = "Also load this library or .rules file; may be repeated.", also: Sequence[str] = ()
 ) -> Callable[[_Command], _Command]:
     """`--rules LIB`, as often as one likes."""
     return click.option(*also, "--rules", "rules", multiple=True, metavar="LIB", help=help)
 
 
-def bind_option(help: str = "The size of a symbolic dimension.") -> Callable[[_Command], _Command]:
+def bind_option(help: str = "Size of a symbolic dimension; may be repeated.") -> Callable[[_Command], _Command]:
     """`--bind NAME=N`, as often as one likes, as one dictionary `bind`."""
 
     def parsed(context: click.Context, param: click.Parameter, texts: Sequence[str]) -> dict[str, int]:
@@ -64,7 +66,7 @@ def bind_option(help: str = "The size of a symbolic dimension.") -> Callable[[_C
     return click.option("--bind", multiple=True, metavar="NAME=N", callback=parsed, help=help)
 
 
-def form_option(*forms: str, help: str | None = None) -> Callable[[_Command], _Command]:
+def form_option(*forms: str, help: str = "How the result is printed.") -> Callable[[_Command], _Command]:
     """`--output-format`: `full`, and other forms (`json` where none is said), as `output_format`."""
     found = click.Choice(["full", *(forms or ("json",))])
     return option("--output-format", type=found, default="full", help=help)
@@ -137,9 +139,15 @@ def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Com
     return option(*about.also, written, name, type=_type(about), multiple=about.many, help=about.help, **rest)
 
 
+class _Choice(click.Choice[str]):
+    def get_invalid_choice_message(self, value: str, ctx: click.Context | None) -> str:
+        hint = did_you_mean({"gpu": "cuda"}.get(value, value), self.choices)
+        return f"{super().get_invalid_choice_message(value, ctx)} {hint.capitalize()}".rstrip()
+
+
 def _type(about: Option) -> Any:
     if about.choices:
-        return click.Choice(about.choices, case_sensitive=False)
+        return _Choice(about.choices, case_sensitive=False)
     if about.type is Path:
         return PATH
     if about.least is not None:

@@ -13,7 +13,7 @@ import click
     "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.html", help="Where to write."
 )
 def command(report: Path, output: Path) -> None:
-    """Make a page of what `dslc optimize --report REPORT.json` wrote: one file, which needs no network."""
+    """Turn a report of `dslc optimize --report REPORT.json` into one self-contained page."""
     from dslc.cli.outputs import apart, writable
     from dslc.errors import error
     from dslc.report import read

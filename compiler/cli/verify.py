@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import click
 from click import argument
 
 from dslc.cli.options import form_option, option, print_record, timeout_option
-from dslc.terminal import CommandBar, counts_text, print_table, say
+from dslc.terminal import CommandBar, counts_text, print_table
 
 if TYPE_CHECKING:
     from dslc.checking.verification import Verification
@@ -28,41 +27,51 @@ if TYPE_CHECKING:
 @argument("names", nargs=-1, metavar="[FILE|LIBRARY]...")
 @option(
     "--prover", "provers", multiple=True, type=click.Choice(["exact", "field"]),
-    help="Ask only this prover; may be repeated.",
+    help="Use only this prover; may be repeated.",
 )  # fmt: skip
-@option("--rule", "patterns", multiple=True, metavar="NAME", help="Only this rule or law; `conv*` is a pattern.")
-@form_option("concise", "json", "markdown", help="How the outcome is printed; markdown: one line for each library.")
-@option("--jobs", type=click.IntRange(min=0), metavar="N", help="Processes (default: one for each core, at most 8).")
-@timeout_option("For each prover and rule.", "30s")
-@option("--no-lock", is_flag=True, help="Prove everything again, and keep nothing.")
-@option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
-@option("--seed", default=0, help="Seed of the random instances.")
-@option("-q", "--quiet", is_flag=True, help="No table and no progress.")
+@option("--rule", "patterns", multiple=True, metavar="NAME", help="Prove only this rule or law; `conv*` is a pattern.")
+@form_option("concise", "json", "markdown", help="How the result is printed; markdown: a line for each library.")
 @option(
-    "--require", type=click.Choice(["proved", "bounded"]), help="Exit code 1 where a rule or law is less than this."
+    "--jobs", type=click.IntRange(min=0), metavar="N", help="Number of processes (default: one per core, at most 8)."
 )
+@timeout_option("Time limit of one prover for one rule.", "30s")
+@option("--no-lock", is_flag=True, help="Prove everything anew, and record nothing.")
+@option("--trust-lock", is_flag=True, help="Accept the proofs recorded in a dslc.lock, whoever wrote it.")
+@option("--seed", default=0, help="Seed of the random instances.")
+@option("-q", "--quiet", is_flag=True, help="Print no table and no progress.")
+@option("--require", type=click.Choice(["proved", "bounded"]), help="Exit with 1 if a rule or law has a weaker status.")
 @option(
     "--guards/--no-guards",
     default=True,
     show_default=False,
-    help="Whether to look for guards under which a wrong rule holds.",
+    help="Look for conditions under which a refuted rule would hold.",
 )
 def command(names: tuple[str, ...], output_format: str, quiet: bool, require: str | None, **given: Any) -> int:
-    """Prove the substitutions and laws of rule files or libraries (default: std), or find where their sides differ.
+    """Prove the substitutions and laws of rule files or libraries (default: std), or find counterexamples.
 
-    What was proved is kept in the user's cache folder, and not proved again while nothing that it rests on changes; a `dslc.lock`
-    beside each library says it to others (but none is written into an installed package), to be proved again or trusted.
-    Exit code 1 where a rule is refuted or less than --require says, or `dslc check` finds a mistake in the files: what has one is
-    not proved.
+    Proofs are cached, and reused until something that they depend on changes. A `dslc.lock` beside each library records them for
+    others (not in an installed package). The exit code is 1 if a rule is refuted or weaker than --require, or if `dslc check` finds
+    an error; rules with an error are not proved.
     """
     from dslc.checking.verification import Verification, below
     from dslc.cli.progress import finishing, interrupts
 
     run, began = Verification(names or ("std",), **given), time.perf_counter()
+    silent = quiet or output_format in {"json", "markdown"}
+    if not (names or silent):
+        click.echo("proving std; name a file or a library to prove others", err=True)
+
+    def refuted(rules: Sequence[str]) -> None:
+        if not silent:
+            bar.stop()
+            _tell_findings(run, output_format)
+            each = f"{len(rules)} rules" if len(rules) > 1 else f"`{rules[0]}`"
+            click.echo(f"looking for conditions under which {each} would hold (--no-guards skips this)", err=True)
+
     with interrupts(signal.SIGTERM) as pressed:
         try:
-            with CommandBar("proving", quiet or output_format in {"json", "markdown"}) as bar:
-                run.run(_told(bar))
+            with CommandBar("proving", silent) as bar:
+                run.run(_told(bar), refuted)
         except BaseException as problem:
             # libraries in C may turn the exception into an error of their own
             if not pressed() and not isinstance(problem, KeyboardInterrupt):
@@ -78,15 +87,23 @@ def command(names: tuple[str, ...], output_format: str, quiet: bool, require: st
     return 1 if run.findings or short else 0
 
 
+def _tell_findings(out: Verification, output_format: str) -> None:
+    from dslc.cli.outputs import say_findings
+
+    if found := out.findings[out.told :]:
+        say_findings(found, output_format, output_format == "full")
+    out.told = len(out.findings)
+
+
 def _tell(out: Verification, output_format: str, quiet: bool, seconds: float) -> None:
     from dslc.checking.verification import findings_of
-    from dslc.diagnostics.render import render, wants_color
+    from dslc.diagnostics.render import render
 
-    verdicts, findings, rules = out.verdicts, list(out.findings), out.rules
+    verdicts, findings, rules = out.verdicts, out.findings, out.rules
     for verdict in verdicts if out.interrupted else ():
-        # the guards of these, and what other mistakes they have, would take time
+        # what other mistakes they have would take time
         if rules and verdict.status == "refuted" and verdict.rule not in {*out.looked, *rules.derivations}:
-            findings += findings_of(rules, verdict, 0, guarded=False)
+            findings += findings_of(rules, verdict, 0)
     if output_format == "json":
         outcome = {
             "rules": [as_dict(verdict) for verdict in verdicts],
@@ -99,8 +116,7 @@ def _tell(out: Verification, output_format: str, quiet: bool, seconds: float) ->
     if output_format == "markdown":
         click.echo(markdown(out.rules, verdicts, seconds) if out.rules else "")
     else:
-        if findings:
-            say(render(findings, output_format, color=wants_color(sys.stderr)), err=output_format == "full")
+        _tell_findings(out, output_format)
         if output_format == "concise":
             for verdict in verdicts:
                 click.echo(": ".join(filter(None, (verdict.rule, verdict.status, verdict.reason, verdict.types_text))))
@@ -129,7 +145,7 @@ def needs(verdicts: Sequence[RuleVerdict]) -> list[str]:
 def presumed(verdicts: Sequence[RuleVerdict]) -> list[str]:
     """Presumptions of proofs, a line for each."""
     found = Counter(text for each in verdicts for text in {text: 0 for one in each.verdicts for text in one.presumes})
-    return [f"{count} of these proofs presume{'s' * (count == 1)} that {text}" for text, count in found.items()]
+    return [f"{count} of these proofs assume{'s' * (count == 1)} that {text}" for text, count in found.items()]
 
 
 _VERDICT = ("prover", "answer", "milliseconds", "reason", "scope", "error_bound", "needs", "presumes")
@@ -187,7 +203,7 @@ def _table(verdicts: Sequence[RuleVerdict]) -> None:
     rows = []
     order = {status: k for k, status in enumerate(STATUSES)}
     for verdict in sorted(verdicts, key=lambda one: order[one.status]):
-        times = {one.prover: f"{one.milliseconds:.0f}" if one.milliseconds else "" for one in verdict.verdicts}
+        times = {one.prover: f"{one.milliseconds:.0f}" if one.milliseconds else "cached" for one in verdict.verdicts}
         said = verdict.types_text
         reason = verdict.reason if len(verdict.reason) < 90 else verdict.reason[:87] + "..."
         reason = f"{said}: {reason}" if said and reason else said or reason

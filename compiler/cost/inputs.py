@@ -73,25 +73,25 @@ def given_inputs(given: Given, model: Any) -> Inputs:
     if not isinstance(given, str | Path):
         sets = [given] if isinstance(given, Mapping) else list(given)
         for number, one in enumerate(sets):
-            _check(one, model, "the inputs" if len(sets) == 1 else f"inputs[{number}]")
+            check_inputs(one, model, "the inputs" if len(sets) == 1 else f"inputs[{number}]")
         return Inputs(tuple(sets))
     import numpy as np
 
     place = Path(given)
     files = sorted(place.glob("*.npz")) if place.is_dir() else [place]
     if not files:
-        raise error("E0902", "no .npz file in this folder", path=str(place))
+        raise error("E0902", f"{place} has no .npz file", path=str(place))
     feeds = []
     for file in files:
         try:
             with np.load(file, allow_pickle=False) as arrays:
                 feeds.append(_joined({name: arrays[name] for name in arrays.files}, model))
         except OSError as problem:
-            raise error("E0902", f"not a readable .npz file: {problem.strerror or problem}", path=str(file)) from None
+            raise error("E0902", f"cannot read {file}: {problem.strerror or problem}", path=str(file)) from None
         except (ValueError, EOFError, AttributeError, BadZipFile):
             hint = "`numpy.savez(FILE, NAME=array, ...)` writes one, with an array for each input"
-            raise error("E0902", "not a readable .npz file", path=str(file), hint=hint) from None
-        _check(feeds[-1], model, str(file))
+            raise error("E0902", f"{file} is not a readable .npz file", path=str(file), hint=hint) from None
+        check_inputs(feeds[-1], model, str(file))
     return Inputs(tuple(feeds))
 
 
@@ -132,13 +132,14 @@ def _add(total: hashlib._Hash, value: Any) -> None:
         total.update(repr(value).encode())
 
 
-def _check(feeds: Mapping[str, Any], model: Any, path: str) -> None:
+def check_inputs(feeds: Mapping[str, Any], model: Any, path: str, hint: str = "") -> None:
+    """Raise DslcError E0810 where arrays are no inputs of a model; `path` names what is wrong."""
     from dslc.onnx.inputs import sequences, wanted_inputs
 
     findings: list[Diagnostic] = []
 
     def say(words: str) -> None:
-        findings.append(Diagnostic("E0810", words, path=path))
+        findings.append(Diagnostic("E0810", words, path=path, hint=hint))
 
     wanted, listed = wanted_inputs(model), sequences(model)
     for name, (dtype, shape) in wanted.items():

@@ -86,7 +86,7 @@ def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[
             if label.span.source.path != own:
                 lines.append(f"{'':{gutter}}{paint(_BLUE, ':::')} {in_line(str(label.span))}")
                 lines += _snippets([label], gutter, paint)
-    elif diagnostic.path:
+    elif diagnostic.path and diagnostic.path not in {word.strip("`:,") for word in diagnostic.message.split()}:
         lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {in_line(shown_path(diagnostic.path))}")
     for name, text in (("counterexample", diagnostic.counterexample), ("help", diagnostic.hint)):
         if text:

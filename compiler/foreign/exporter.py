@@ -69,7 +69,7 @@ def export_rule(
     syntax, reader = sub.syntax, _Reader(sub)
     try:
         if syntax.partial:
-            raise InexpressibleCall("a partial substitution", syntax.span)
+            raise InexpressibleCall("it is a partial substitution", syntax.span)
         rule = reader.rule(syntax.name)
         found = [(rule, reader.inputs)]
         kept = reverse_of(sub)
@@ -90,7 +90,7 @@ def export_rule(
             if _check(rules, reversed_syntax(sub, params) if at else forward, each) and wider is not None:
                 wider.append(each.name)
     except InexpressibleCall as problem:
-        message = f"`{sub.name}` is not written: {problem}"
+        message = f"`{sub.name}` cannot be exported: {problem}"
         raise DslcError([Diagnostic("E1002", message, problem.span or syntax.span)]) from None
     return tuple(each for each, _ in found)
 
@@ -111,14 +111,14 @@ def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
     try:
         readings = [definition(rules, reading) for reading in translations(rule, own.syntax.name, "")]
     except (Clash, UnknownOperator) as problem:
-        raise InexpressibleCall(f"no sizes fit it there: {problem}") from None
+        raise InexpressibleCall(f"no shape satisfies it in this format: {problem}") from None
     same = next((at for at, each in enumerate(readings) if untagged(each) == untagged(own)), None)
     if same is not None:
         # a few draws of sizes, as one may have a single group
         verdicts = (verify_rule(rules, readings[0], ("field",), seed=seed) for seed in range(DRAWS))
         return same > 0 and any(verdict.status == "refuted" for verdict in verdicts)
     if verify_rule(rules, readings[0]).status not in RELIABLE:
-        raise InexpressibleCall("it is not proved without its guards and types, which the format has no place for")
+        raise InexpressibleCall("it is proved only with its guards and types, which the format cannot store")
     return False
 
 
@@ -162,7 +162,7 @@ class _Reader:
         taken: set[int] = set()
         for param in self._sub.syntax.params:
             if param.star or param.default:
-                raise InexpressibleCall("a list of tensors, or a tensor that may be left out", param.span)
+                raise InexpressibleCall("the format has no lists of tensors, and no optional tensors", param.span)
             found = re.fullmatch(r"X(\d{1,6})", param.name)
             if found and int(found[1]) > 0 and -int(found[1]) not in taken:
                 self.inputs[param.name] = -int(found[1])
@@ -187,7 +187,9 @@ class _Reader:
                         replace(first, output=at) if len(statement.names) > 1 else first, first
                     )
             elif not isinstance(statement, t.Where | t.Tags | t.Verify):
-                raise InexpressibleCall(f"a statement of the kind `{statement.span.text.split()[0]}`", statement.span)
+                raise InexpressibleCall(
+                    f"the format has no statement `{statement.span.text.split()[0]}`", statement.span
+                )
         return side
 
     def _expr(self, side: _Side, expr: t.Expr) -> RuleTensor:
@@ -200,11 +202,11 @@ class _Reader:
             names = [param.name for param in op.syntax.outputs] if isinstance(op, OperatorDef) else []
             return side.like(replace(call, output=names.index(expr.name) if expr.name in names else 0), call)
         if not isinstance(expr, t.Call):
-            raise InexpressibleCall("something else than operators and tensors", expr.span)
+            raise InexpressibleCall("the format has only operators and tensors", expr.span)
         op = self._sub.module.lookup(expr.function)
         kind = _BY_NAME.get(op.name) if isinstance(op, OperatorDef) else None
         if kind is None or not isinstance(op, OperatorDef):
-            raise InexpressibleCall(f"the operator `{expr.function}`", expr.span)
+            raise InexpressibleCall(f"TASO has no operator `{expr.function}`", expr.span)
         inputs = tuple(self._expr(side, arg) for arg in expr.args)
         attrs = {k.name: k.value for k in expr.kwargs}
         rank = next((side.ranks[each] for each in inputs if each in side.ranks), None)
@@ -252,9 +254,9 @@ def parameters(
         InexpressibleCall: an attribute has no place in the format, or no number that could stand there.
     """
     if kind == "conv2d" and (call.rest or all(isinstance(attrs.get(key), t.Name) for key in ("stride", "padding"))):
-        raise InexpressibleCall("strides and padding that are any", call.span)
+        raise InexpressibleCall("stride and padding are free variables, which only FlexFlow's format allows", call.span)
     if call.rest is not None and (attrs.keys() - {"activation"} or not (kind == "leakyrelu" or kind in OPEN)):
-        raise InexpressibleCall("attributes that are any", call.span)
+        raise InexpressibleCall("its attributes are free variables, which the format cannot store", call.span)
     if kind in POOLS:
         yield "op_type", 6 if kind == "pool2d_max" else 7
     if kind in {"conv2d", "enlarge", "constant_iconv", "constant_pool", *POOLS}:
@@ -286,7 +288,7 @@ def parameters(
     elif kind in NORMS:
         epsilon = attrs.get("epsilon")
         if not isinstance(epsilon, t.Name | None) and not (isinstance(epsilon, t.Float) and epsilon.value == _EPSILON):
-            raise InexpressibleCall("an epsilon, which the format has no place for", epsilon.span)
+            raise InexpressibleCall("the format has no epsilon", epsilon.span)
 
 
 def _of_rank(
@@ -298,7 +300,7 @@ def _of_rank(
         yield "num_inputs", len(call.args)
         yield "axis", _integers(attrs.get("axis"), 1, None, call)[0]
     if rank is None:
-        raise InexpressibleCall("a tensor of any rank: the format wants the rank that an axis belongs to", call.span)
+        raise InexpressibleCall("a tensor has any rank; the format needs the rank that an axis belongs to", call.span)
     yield "numdim", rank
     if kind == "transpose":
         order = [1, 0] if name == "taso.transpose" else _integers(attrs.get("perm"), rank, None, call)
@@ -310,14 +312,14 @@ def _of_rank(
 
 def _along(call: t.Call, kind: str, attrs: Mapping[str, t.Expr]) -> Iterator[tuple[str, Parameter]]:
     if "last" in attrs:
-        raise InexpressibleCall("the attribute `last`", call.span)
+        raise InexpressibleCall("the format has no attribute `last`", call.span)
     axes = attrs.get("axes", attrs.get("axis"))
     numbers = _integers(axes, len(axes.elements) if isinstance(axes, t.ListExpr) else 1, None, call)
     yield "axes", numbers[0] if len(numbers) == 1 else "_".join(map(str, numbers))
     if kind in REDUCTIONS:
         keep = attrs.get("keepdims")
         if keep and not (isinstance(keep, t.Name) and keep.id in ("true", "false")):
-            raise InexpressibleCall("an attribute that is no constant", keep.span)
+            raise InexpressibleCall("an attribute is not a constant", keep.span)
         yield "keep_dims", int(not (isinstance(keep, t.Name) and keep.id == "false"))
 
 
@@ -326,7 +328,7 @@ def _integers(expr: t.Expr | None, count: int, default: int | None, call: t.Call
         return [default] * count
     values = expr.elements if isinstance(expr, t.ListExpr) else (expr,) * count
     if len(values) != count or not all(isinstance(value, t.Int) for value in values):
-        raise InexpressibleCall("an attribute that is no number", expr.span if expr else call.span)
+        raise InexpressibleCall("an attribute is not a number", expr.span if expr else call.span)
     return [value.value for value in values if isinstance(value, t.Int)]
 
 
@@ -334,5 +336,5 @@ def _word(expr: t.Expr | None, words: tuple[str, ...], default: str, call: t.Cal
     if not expr:
         return default
     if not isinstance(expr, t.Str) or expr.value not in words:
-        raise InexpressibleCall("an attribute that is no constant", expr.span)
+        raise InexpressibleCall("an attribute is not a constant", expr.span)
     return expr.value

@@ -318,7 +318,7 @@ def read_rules(
             raise damaged(str(path), f"{path.stat().st_size} bytes are more than the {RULE_MOST_BYTES} that are read")
         data = path.read_bytes()
     except OSError as failure:
-        raise DslcError([Diagnostic("E0902", f"{failure.strerror}: {path}", path=str(path))]) from None
+        raise DslcError([Diagnostic("E0902", f"cannot read {path}: {failure.strerror}", path=str(path))]) from None
     try:
         if form == "tensat":
             return tensat.read(data, str(path), pairs)

@@ -263,7 +263,7 @@ def _pairs(a: Dim, b: Dim) -> list[tuple[Dim, Dim]]:
             return [(a.first, b.first), (a.second, b.second)]
         case (Windows(), Windows()) if (a.stride, a.same) == (b.stride, b.same):
             return [(a.size, b.size), (a.kernel, b.kernel)]
-    raise Clash("two sizes of different make are equal")
+    raise Clash("two sizes that are computed differently would have to be equal")
 
 
 def value_of(dim: Dim) -> int | None:

@@ -64,10 +64,10 @@ def definition_named(known: Mapping[str, _T], name: str, what: str, otherwise: s
         return known[found[0]]
     if found:
         hint = "say one of " + ", ".join(found)
-        raise error("E0909", f"several libraries have a {what} `{name}`", hint=hint, exit_code=2)
+        raise error("E0909", f"several libraries have a {what} `{name}`", hint=hint)
     names = [*known, *(full.rpartition(".")[2] for full in known)]
     hint = did_you_mean(name, names if "." in name else names[len(known) :], otherwise)
-    raise error("E0909", f"no {what} is named `{name}`", hint=hint, exit_code=2)
+    raise error("E0909", f"no {what} is named `{name}`", hint=hint)
 
 
 def onnx_operators(rules: Rules, onnx: str) -> tuple[OperatorDef, ...]:

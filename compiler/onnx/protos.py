@@ -61,8 +61,10 @@ ELEM_TYPES: dict[DType, int] = {dtype: number for number, dtype in DTYPES.items(
 
 def damaged(where: str, why: str) -> DslcError:
     """E0801: what was read is no ONNX model."""
-    hint = "a file of rules is named with --rules" if where.endswith(".rules") else ""
-    return error("E0801", f"{where} is no readable ONNX model: {why}", path=where, hint=hint)
+    if where.endswith(".rules"):
+        hint = f"`dslc optimize MODEL --rules {where}` uses its rules"
+        return error("E0801", f"{where} is a rule file, not an ONNX model", path=where, hint=hint)
+    return error("E0801", f"{where} is not a readable ONNX model: {why}", path=where)
 
 
 def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None, str]:
@@ -99,8 +101,8 @@ def parsed(data: bytes, name: str) -> ModelProto:
     model = ModelProto()
     try:
         model.ParseFromString(data)
-    except (DecodeError, ValueError, RuntimeError) as problem:
-        raise damaged(name, f"truncated or not in ONNX's format ({problem})") from None
+    except (DecodeError, ValueError, RuntimeError):
+        raise damaged(name, "it is cut off, or in another format") from None
     return model
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
+import re
 import sys
 import warnings
 import zipfile
@@ -20,6 +22,10 @@ _EXPORT = (
     "torch.onnx.export(model, (x,), 'model.onnx', dynamo=True) writes an ONNX model; "
     "dslc.optimize(model, args=(x,)) takes a module"
 )
+#: PyTorch's variable that names what it reports; without it nothing but the cause of a failure is shown
+_TALKS = "TORCH_LOGS"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+CAUSES = 20  #: exceptions of a chain that are looked at
 #: what a pickle of PyTorch's begins with, before it wrote archives
 _PICKLES = (b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46",)
 
@@ -136,7 +142,8 @@ def _written(torch: Any, program: Any, args: tuple[Any, ...], name: str) -> Mode
         with _silent():
             found = torch.onnx.export(program, args, dynamo=True, verbose=False)
     except Exception as problem:  # as above
-        raise error("E0801", f"PyTorch cannot export {name} to ONNX: {_first(problem)}") from problem
+        hint = f"{_TALKS}=+export shows all that PyTorch reports"
+        raise error("E0801", f"PyTorch cannot export {name} to ONNX: {_first(problem)}", hint=hint) from problem
     model = found.model_proto
     assert isinstance(model, ModelProto)
     return model
@@ -145,11 +152,14 @@ def _written(torch: Any, program: Any, args: tuple[Any, ...], name: str) -> Mode
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     """Nothing of what the exporter says on its way (of packages that it does not find, of what it will do some day)."""
-    logger = logging.getLogger("torch")
+    if _TALKS in os.environ:
+        yield
+        return
+    logger, ignored = logging.getLogger("torch"), io.StringIO()
     level = logger.level
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(logging.CRITICAL + 1)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        with contextlib.redirect_stdout(ignored), contextlib.redirect_stderr(ignored), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -157,5 +167,9 @@ def _silent() -> Iterator[None]:
 
 
 def _first(problem: BaseException) -> str:
-    """The first line that says something."""
-    return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+    """The first line of the deepest cause that says something, without colours."""
+    text, cause = type(problem).__name__, problem
+    for _ in range(CAUSES):
+        text = next((line.strip() for line in _COLOUR.sub("", str(cause)).splitlines() if line.strip()), text)
+        cause = cause.__cause__ or cause
+    return text

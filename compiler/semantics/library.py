@@ -35,7 +35,7 @@ from dslc.semantics.definitions import (
     TestDef,
     Traits,
 )
-from dslc.semantics.installed import find_library, libraries
+from dslc.semantics.installed import BUILTIN, find_library, libraries
 from dslc.semantics.trait_laws import OF_ONE, OF_TWO, trait_laws
 from dslc.syntax import tree as t
 from dslc.syntax.kept import parse_kept
@@ -375,14 +375,19 @@ def word_of(item: t.Import, name: str) -> Span:
 
 
 def without(item: t.Import, name: str) -> Fix | None:
-    """The edit that takes a name out of an import, or the whole import where it has no other; None where a comment is in the way."""
+    """The edit that takes a name out of an import, or the whole import of a library where it has no other.
+
+    None where a comment is in the way.
+    """
     span, place = item.span, word_of(item, name)
     text, source = span.text, span.source
     if "#" in text or place is item.span or item.names is None:
         return None
     if len(item.names) == 1:
-        end = span.end + (source.text[span.end : span.end + 1] == "\n")
-        return Fix(Span(source, span.start, end), "")
+        # a relative import may be what makes its file a part of the library: without names it is still one
+        kept = len(text.partition("(")[0].rstrip()) if item.relative else 0
+        end = span.end + (not kept and source.text[span.end : span.end + 1] == "\n")
+        return Fix(Span(source, span.start + kept, end), "")
     start, end = place.start - span.start, place.end - span.start
     behind = re.compile(r"\s*,\s*").match(text, end)
     if behind:
@@ -509,14 +514,15 @@ def load_many(names: Iterable[str | Path], whole: Iterable[Path] = (), files: Fi
     loader.whole.update((folder.resolve(), None) for folder in whole)
     for name in names:
         path = Path(name)
-        if path.is_dir():
+        # dslc's own libraries are asked for by name wherever one is
+        if path.is_dir() and name not in BUILTIN:
             loader.library(path)
-        elif path.suffix != ".rules":
-            loader.installed(str(name), ", and no such file", "a file ends in .rules")
+        elif path.suffix != ".rules" and not path.is_file():
+            loader.installed(str(name), ", and there is no such file", "the name of a rule file ends in .rules")
         elif loader.has(path):
             loader.module(path)
         else:
-            raise error("E0203", f"no file {path}")
+            raise error("E0203", f"there is no file {path}")
     return replace(join(loader.modules.values()), folders=tuple(loader.whole))
 
 
@@ -528,7 +534,7 @@ def modules_of(rules: Rules, names: Iterable[str]) -> list[Module]:
         path = Path(module.file.source.path).resolve()
         for name in names:
             given = Path(name)
-            if given.exists():
+            if given.exists() and name not in BUILTIN:
                 inside = path == given.resolve() or given.resolve() == path.parent
             else:
                 inside = name in (module.library, module.name)

@@ -86,6 +86,9 @@ def decode(data: bytes, path: str) -> SourceText:
     if len(data) > MAX_BYTES:
         hint = "split it into several files"
         raise DslcError([Diagnostic("E0108", f"the file is larger than {MAX_BYTES >> 20} MiB", path=path, hint=hint)])
+    if path.endswith(".onnx"):
+        hint = "`dslc why-not RULE MODEL` says where a rule applies in a model"
+        raise DslcError([Diagnostic("E0107", "this is an ONNX model, not a rule file", path=path, hint=hint)])
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
@@ -93,8 +96,6 @@ def decode(data: bytes, path: str) -> SourceText:
         hint = "convert it, for example with `iconv -t UTF-8`"
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             hint = "it looks like UTF-16: save it as UTF-8"
-        elif path.endswith(".onnx"):
-            hint = "this is a model: `dslc why-not RULE MODEL` says where a rule applies"
         message = (
             f"the file is not UTF-8 text: byte 0x{data[failure.start]:02x} at offset {failure.start} (line {line})"
         )

@@ -16,6 +16,7 @@ from dslc.checking.fixes import mend
 from dslc.checking.project import project_of
 from dslc.cli.main import run
 from dslc.errors import DslcError
+from dslc.semantics.library import load_many
 
 BODY = '{\n  """F."""\n  Y = relu(X)\n}\n'
 HEAD = "operator f(X: T[*S]) -> Y: T[*S] "
@@ -155,7 +156,7 @@ def test_a_project_says_what_commands_do_without_being_told(
     # what is said on the command line comes first
     (tmp_path / "pyproject.toml").write_text(text.replace("soon", "0"), encoding="utf-8")
     assert run(["optimize", "absent.onnx", "--dry-run", "--on", "nowhere"]) == 2
-    assert run(["explain", "f"]) == 1
+    assert run(["explain", "f"]) == 2
     assert "own.rules" in capsys.readouterr().err
 
 
@@ -179,3 +180,14 @@ def test_files_are_watched_until_an_interrupt(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         process.stdout.close()
+
+
+def test_an_import_that_makes_a_file_part_of_the_library_stays(tmp_path: Path) -> None:
+    """Without it, the file would stand alone under its own name whenever another one of the library is asked for."""
+    root, part = tmp_path / "acme.rules", tmp_path / "vision.rules"
+    root.write_text("dslc 1\nlibrary acme 0.1.0\nimport .vision (halve)\nimport std.pointwise (add)\n")
+    part.write_text('dslc 1\noperator halve(X: T[*S]) -> Y: T[*S] {\n  """Half."""\n  Y[*i] = X[*i] / 2\n}\n')
+    assert run(["check", "--fix", str(root)]) == 0
+    assert root.read_text() == "dslc 1\nlibrary acme 0.1.0\nimport .vision\n"
+    assert "acme.halve" in load_many([root]).operators
+    assert run(["check", str(tmp_path)]) == 0

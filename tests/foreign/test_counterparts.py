@@ -193,8 +193,8 @@ def test_a_missing_folder_is_an_error_before_anything_is_proved(
 ) -> None:
     path = tmp_path / "some.pb"
     path.write_bytes(taso.write([MERGE_GROUPS_STRIDED]))
-    assert run(["import-rules", "--from", "taso", str(path), "-o", str(tmp_path / "no" / "some.rules")]) == 1
-    assert "no such folder" in capsys.readouterr().err
+    assert run(["import-rules", "--from", "taso", str(path), "-o", str(tmp_path / "no" / "some.rules")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
 
 
 BIG = (1 << 31) - 1

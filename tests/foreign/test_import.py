@@ -255,7 +255,7 @@ def test_what_the_other_formats_lack_is_named(tmp_path: Path, capsys: pytest.Cap
     )
     assert exported(path, tmp_path / "out.pb") == 1
     errors = capsys.readouterr().err
-    assert "the operator `abs`" in errors and "an attribute that is no number" in errors
+    assert "TASO has no operator `abs`" in errors and "an attribute is not a number" in errors
 
 
 def test_two_way_rules_are_two_rules_there(tmp_path: Path) -> None:

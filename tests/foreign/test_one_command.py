@@ -148,11 +148,11 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_is_proved(
     path = tmp_path / "some.txt"
     path.write_text(TEXT)
     (tmp_path / "folder.rules").mkdir()
-    for out, words in (("folder.rules", "it is a folder"), ("gone/x.rules", "no such folder")):
-        assert command(path, tmp_path / out) == 1
+    for out, words in (("folder.rules", "is a folder"), ("gone/x.rules", "there is no folder")):
+        assert command(path, tmp_path / out) == 2
         error = capsys.readouterr().err
         assert "E0903" in error and words in error
-    assert command(tmp_path / "gone.txt", tmp_path / "x.rules") == 1
+    assert command(tmp_path / "gone.txt", tmp_path / "x.rules") == 2
     assert "E0902" in capsys.readouterr().err
 
 
@@ -169,7 +169,7 @@ def test_an_export_onto_a_folder_leaves_nothing_behind(tmp_path: Path, capsys: p
     assert command(path, rules, "--no-guards") == 0
     (tmp_path / "folder.pb").mkdir()
     before = sorted(tmp_path.iterdir())
-    assert run(["export-rules", "--to", "taso", str(rules), "-o", str(tmp_path / "folder.pb")]) == 1
+    assert run(["export-rules", "--to", "taso", str(rules), "-o", str(tmp_path / "folder.pb")]) == 2
     assert "E0903" in capsys.readouterr().err and sorted(tmp_path.iterdir()) == before
 
 

@@ -12,7 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dslc.checking.verification import below
+from dslc.cli.main import run
 from dslc.cli.verify import command
+from dslc.errors import error
 from dslc.prove.guards import find_guards
 from dslc.semantics.library import load
 
@@ -67,6 +69,48 @@ def test_guards_are_looked_for_only_where_wanted_and_take_part_in_the_seconds(
     assert len(asked) == 1
     assert without.return_value == found.return_value == 1
     assert float(found.stdout.split()[-2]) >= 100
+
+
+def test_a_counterexample_is_shown_before_guards_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A search for guards takes seconds, and nobody should wait for a refutation that is there."""
+    file, told = tmp_path / "own.rules", []
+
+    def looked(*_: object, **more: object) -> tuple[()]:
+        told.append(capfd.readouterr().err)
+        return ()
+
+    file.write_text(WRONG)
+    monkeypatch.setattr("dslc.checking.verification.find_guards", looked)
+    assert run(["verify", str(file), "--jobs", "0", "--no-lock"]) == 1
+    assert "error[E0501]: the sides of `own.wrong` differ" in told[0]
+    assert told[0].endswith("\nlooking for conditions under which `own.wrong` would hold (--no-guards skips this)\n")
+    assert "E0501" not in capfd.readouterr().err
+    assert run(["verify", str(file), "--jobs", "0", "--no-lock", "--output-format", "json"]) == 1
+    assert told[1] == "" and capfd.readouterr().out.count('"E0501"') == 1
+
+
+def test_what_is_not_named_is_named_first(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without arguments the whole standard library is proved, or tested, which takes a while."""
+    assert run(["verify", "--rule", "double_neg", "--jobs", "0"]) == 0
+    said = capfd.readouterr()
+    assert said.err == "proving std; name a file or a library to prove others\n"
+    # the prover was not asked again
+    assert run(["verify", "std", "--rule", "double_neg", "--jobs", "0"]) == 0
+    said = capfd.readouterr()
+    assert said.err == "" and said.out.count("cached") == 2
+    assert run(["test", "-k", "double_neg"]) == 0
+    assert capfd.readouterr().err == "testing std; name a file or a library to test others\n"
+    assert run(["test", "-k", "double_neg", "--output-format", "json"]) == 0
+    assert capfd.readouterr().err == ""
+    monkeypatch.setattr("dslc.generate.library.generate", raising)
+    assert run(["generate"]) == 2
+    assert "comparing graphs of all operators of taso that have laws; name operators" in capfd.readouterr().err
+
+
+def raising(*_: object) -> None:
+    raise error("E0909", "enough")
 
 
 def test_a_guard_is_found_for_a_free_number(tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ def test_it_writes_over_its_input_only_when_told(
 ) -> None:
     source, _, options = files
     before = source.read_bytes()
-    assert command_line(["optimize", str(source), "-o", str(source), *options]) == 1
+    assert command_line(["optimize", str(source), "-o", str(source), *options]) == 2
     assert "E0908" in capsys.readouterr().err
     assert source.read_bytes() == before
     assert command_line(["optimize", str(source), "--in-place", *options]) == 0
@@ -292,15 +292,15 @@ def test_it_writes_over_its_input_only_when_told(
     [
         ([], 2, "say where to write"),
         (["-o", "out.onnx", "--in-place"], 2, "either"),
-        (["-o", "/nowhere/out.onnx"], 1, "E0903"),
+        (["-o", "/nowhere/out.onnx"], 2, "E0903"),
         (["-o", "out.onnx", "--bind", "N"], 2, "no NAME=N"),
-        (["-o", "out.onnx", "--bind", "N=3"], 1, "no dimension"),
+        (["-o", "out.onnx", "--bind", "N=3"], 2, "no dimension"),
         (["-o", "out.onnx", "--budget", "soon"], 2, "no time"),
         (["-o", "out.onnx", "--disable", "std.nothing"], 2, "E0909"),
-        (["-o", "out.onnx", "--rules", "nothing"], 1, "E0203"),
+        (["-o", "out.onnx", "--rules", "nothing"], 2, "E0203"),
         (["-o", "out.onnx", "--alpha", "0.5"], 2, "alpha"),
-        (["-o", "out.onnx", "--inputs", "missing.npz"], 1, "E0902"),
-        (["-o", "out.onnx", "--inputs", "missing.npz", "--budget", "0"], 1, "E0902"),
+        (["-o", "out.onnx", "--inputs", "missing.npz"], 2, "E0902"),
+        (["-o", "out.onnx", "--inputs", "missing.npz", "--budget", "0"], 2, "E0902"),
     ],
 )
 def test_wrong_use_is_one_clear_error_and_nothing_is_written(
@@ -386,10 +386,8 @@ def test_bench_says_which_inputs_two_models_do_not_share(
     onnx.save(renamed, other)
     assert command_line(["bench", str(source), str(other)]) == 1
     err = capsys.readouterr().err
-    assert (
-        f"`x` is an input of {source} and not of {other}" in err
-        and f"`image` is an input of {other} and not of {source}" in err
-    )
+    assert "the input `image` is missing" in err and "the model has no input `x`" in err
+    assert f"which are those of {source}" in err
 
 
 def test_examples_of_the_python_interface_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,6 +39,24 @@ def test_every_option_is_on_the_command_line_and_in_its_documentation() -> None:
         assert f"{written} " in said, written
         assert f"`{written}" in page, f"docs/cli.md does not have {written}"
         assert " ".join(about.help.split()) in " ".join(said.split())
+
+
+def test_help_begins_with_what_a_newcomer_needs_and_the_documentation_has_its_groups() -> None:
+    said = CliRunner().invoke(cli, ["optimize", "--help"], terminal_width=500).output.partition("\nOptions:\n")[2]
+    groups = [part.partition(":\n") for part in ("Options:\n" + said).split("\n\n")]
+    titles = [title.split()[0] for title, _, _ in groups]
+    assert titles == ["Options", "Output", "Rules", "Timing", "Target", "Search", "Mutants", "Research"]
+    first, output = (re.findall(r"^  .*?(--[a-z-]+)", rows, re.M) for _, _, rows in groups[:2])
+    assert first == ["--output", "--dry-run", "--report", "--rules", "--on", "--bind", "--budget", "--apply"]
+    assert {"--in-place", "--verbose", "--help", "--specialize"} <= {*output}
+    page = (DOCS / "cli.md").read_text("utf-8").partition("### `dslc report")[0]
+    tables = page.split("\n| option | default | |\n|---|---|---|\n")
+    heads = [re.findall(r"^(\w+).*:$", text, re.M)[-1:] for text in tables[1:-1]]
+    assert [title for head in heads for title in head] == titles[1:]
+    for (title, _, rows), table in zip(groups, tables[1:], strict=True):
+        written = re.sub(r"(?m)(?<=\S)  .*$", "", rows)
+        own, told = ({*re.findall(r"--[a-z-]+", text)} for text in (written, table))
+        assert own - {"--quiet", "--verbose", "--help"} <= told, title
 
 
 def test_the_signature_in_python_has_the_same_options_and_defaults() -> None:

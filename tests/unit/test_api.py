@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import pkgutil
 import sys
 import typing
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 from onnx.parser import parse_model
 
 import dslc
+from dslc.onnx.pytorch import from_module
 from dslc.search.options.option import options
 from dslc.search.options.settings import Settings, strategy_options
 from dslc.search.options.types import Options, SessionOptions, StrategyOptions
@@ -241,6 +244,40 @@ def test_a_program_of_pytorch_needs_pytorch(tmp_path: Path, monkeypatch: pytest.
         dslc.optimize(file, budget=0)
     with pytest.raises(dslc.DslcError, match="`args` is for modules"):
         dslc.optimize(model(), args=(1,))
+
+
+@pytest.mark.parametrize("talks", [False, True])
+def test_a_failed_export_of_pytorch_names_its_cause(
+    talks: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """PyTorch wraps it in what to do next, and reports a hundred lines on the error output."""
+
+    class Module:
+        training = False
+
+    def export(*_: object, **options: object) -> None:
+        sys.stderr.write("[torch.onnx] a hundred lines\n")
+        logging.getLogger("torch.fx").error("a hundred more")
+        try:
+            raise RuntimeError("\n The size of tensor a (256) must match the size of tensor b (3)\n\nFrom user code:\n")
+        except RuntimeError as cause:
+            text = "Failed to export the model. \x1b[96mThis is step 1/3\x1b[0m of exporting the model.\nNext steps:\n"
+            raise ValueError(text) from cause
+
+    torch = ModuleType("torch")
+    torch.nn, torch.onnx = SimpleNamespace(Module=Module), SimpleNamespace(export=export)  # type: ignore[attr-defined]
+    for name, one in (("torch", torch), ("torch.onnx", ModuleType("torch.onnx")), ("onnxscript", torch)):
+        monkeypatch.setitem(sys.modules, name, one)
+    monkeypatch.delenv("TORCH_LOGS", raising=False)
+    if talks:
+        monkeypatch.setenv("TORCH_LOGS", "+export")
+    with pytest.raises(dslc.DslcError) as raised:
+        from_module(Module(), ())
+    (found,) = raised.value.diagnostics
+    cause = "The size of tensor a (256) must match the size of tensor b (3)"
+    assert (found.code, found.message) == ("E0801", f"PyTorch cannot export Module to ONNX: {cause}")
+    assert found.hint == "TORCH_LOGS=+export shows all that PyTorch reports"
+    assert ("a hundred lines" in capfd.readouterr().err) is talks
 
 
 def test_modules_and_programs_of_pytorch_are_models(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_help_imports_no_command() -> None:
     [
         (["chek"], "Did you mean `check`?"),
         (["fmt", "--chek"], "--chek"),
-        (["explain"], "Give a code"),
+        (["explain"], "name a code"),
         (["explain", "E9999"], "`dslc explain --list` names all codes"),
         (["mutants", "relu(X: f32[2])", "--budget", "0.01s"], "at least 0.1s"),
         (["check", "--output-format", "xml", "a.rules"], "xml"),
@@ -74,14 +74,22 @@ def test_what_is_missing_is_named(name: str, capsys: pytest.CaptureFixture[str])
     assert "Missing argument" in capsys.readouterr().err
 
 
-def test_a_model_is_no_file_of_rules_and_the_converse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("data", [b"\x08\x08:\xbd", b"\x08\x08:="])
+def test_a_model_is_no_file_of_rules_and_the_converse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes
+) -> None:
     model, rules = tmp_path / "model.onnx", tmp_path / "my.rules"
-    model.write_bytes(b"\x08\x08:\xbd")
+    # whether its bytes are text or not
+    model.write_bytes(data)
     rules.write_text("dslc 1\n")
     assert run(["check", str(model)]) == 1
-    assert "this is a model: `dslc why-not RULE" in capsys.readouterr().out
+    assert "E0107]: this is an ONNX model, not a rule file" in (said := capsys.readouterr().out)
+    assert "`dslc why-not RULE MODEL`" in said
+    assert run(["test", str(model)]) == 1
+    assert "E0107]: this is an ONNX model, not a rule file" in capsys.readouterr().err
     assert run(["optimize", str(rules), "--dry-run"]) == 1
-    assert "a file of rules is named with --rules" in capsys.readouterr().err
+    assert "my.rules is a rule file, not an ONNX model" in (said := capsys.readouterr().err)
+    assert f"`dslc optimize MODEL --rules {rules}`" in said
 
 
 def test_a_result_that_is_defined_as_a_whole_needs_no_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

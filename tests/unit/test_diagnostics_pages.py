@@ -12,6 +12,7 @@ from dslc.diagnostics.registry import pages
 from dslc.errors import SourceText
 from dslc.syntax.parser import parse_with_errors
 
+DOCS = Path(__file__).parents[2] / "docs"
 CODE = re.compile(r'"([EW]\d{4})"')
 EXAMPLES = [
     pytest.param(page.code, kind, text, id=f"{page.code}-{kind}-{number}")
@@ -35,6 +36,16 @@ def test_titles_differ_and_codes_are_in_order() -> None:
     found = list(pages().values())
     assert len({page.title for page in found}) == len(found)
     assert [page.code for page in found] == sorted(page.code for page in found)
+
+
+@pytest.mark.parametrize("name", ["diagnostics.md", "language.md"])
+def test_the_documentation_lists_every_block_by_the_title_of_its_page(name: str) -> None:
+    titles = []
+    for page in sorted((Path(dslc.__file__).parent / "diagnostics" / "pages").glob("*.md")):
+        title, block = re.findall(r"\A# (.+) \((\w+)\)\n", page.read_text("utf-8"))[0]
+        titles.append((block, title))
+    rows = re.findall(r"^\| \[?`([EW]\d*)`.* \| (.+) \|$", (DOCS / name).read_text("utf-8"), re.M)
+    assert [(block, title.lower()) for block, title in rows] == [(block, title.lower()) for block, title in titles]
 
 
 @pytest.mark.parametrize(("code", "kind", "text"), EXAMPLES)

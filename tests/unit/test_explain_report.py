@@ -56,7 +56,7 @@ def test_what_is_no_report_has_a_code(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text(text)
     assert run(["explain", str(path)]) == 1
     assert "E0914" in capsys.readouterr().err
-    assert run(["explain", str(tmp_path / "none.json")]) == 1
+    assert run(["explain", str(tmp_path / "none.json")]) == 2
     assert "E0902" in capsys.readouterr().err
 
 

@@ -66,7 +66,7 @@ def test_the_caret_of_a_recurrence_is_at_its_read(tmp_path: Path, capsys: pytest
 def test_a_reserved_word_in_an_import_leads_to_its_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = said("dslc 1\nimport std (min)\noperator f(X: T[N]) -> Y: T[N] { Y[i] = X[i] }\n", tmp_path, capsys)
     assert "E0205" in found and "`dslc show min` says which operator is meant" in found
-    assert command_line(["show", "min"]) == 1
+    assert command_line(["show", "min"]) == 2
     assert "`minimum`" in capsys.readouterr().err
 
 
@@ -79,7 +79,7 @@ def test_a_library_that_is_not_there_is_answered_by_the_likely_one(
     monkeypatch.setenv("DSLC_PATH", str(place.parent))
     found = said("dslc 1\nimport acme.filter (x)\n", tmp_path, capsys)
     assert "E0203" in found and "did you mean `acme.filters`?" in found
-    assert command_line(["verify", "acme.filter"]) == 1
+    assert command_line(["verify", "acme.filter"]) == 2
     assert "did you mean `acme.filters`?" in capsys.readouterr().err
 
 

@@ -51,6 +51,8 @@ class Option:
     also: tuple[str, ...] = ()
     #: what the option stands for on the command line where no value follows it; None where one has to
     bare: str | None = None
+    #: title above this option in help, and above those that follow it
+    group: str = ""
 
     def value(self, given: Any) -> Any:
         """The field's value. Raises ValueError."""

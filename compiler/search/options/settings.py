@@ -56,13 +56,6 @@ def _part(share: float) -> float:
     return float(share)
 
 
-def _growth(share: float) -> float:
-    """A share that is not negative; raises ValueError."""
-    if isinstance(share, bool) or not isinstance(share, int | float) or not share >= 0:
-        raise ValueError(f"{share!r} is no share: at least 0")
-    return float(share)
-
-
 def _paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     return tuple(os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given))
 
@@ -151,149 +144,153 @@ class Settings:
     """Options of a run, and where it tells what it does."""
 
     rules: Sequence[str | Path] = option(
-        (), "Another library or .rules file; may be repeated.", metavar="LIB", many=True, read=_paths,
+        (), "Also use the rules of this library or .rules file; may be repeated.", metavar="LIB", many=True, read=_paths,
         more="One, or several, beside the standard library.",
     )  # fmt: skip
-    trust: Sequence[str] = option(
-        (), "Let the templates of this library run as code; may be repeated.", metavar="LIB", many=True, read=listed,
-        more="The names of libraries whose lowerings' templates are compiled and run on this machine. By default only dslc's own are.",
-    )  # fmt: skip
-    trust_lock: bool = option(
-        False, "Believe what a dslc.lock says of unchanged rules, whoever wrote it.", type=bool,
-        more="By default only dslc's own locks are, and what this user's runs have proved; all other rules are proved again.",
-    )  # fmt: skip
-    only: Sequence[str] = option(
-        (), "Use this rule set (or rule) and nothing else.", metavar="RULESET", many=True, read=listed,
-        more="One name, or several. By default each library's rule set `default`, and all rules of a library that has none.",
-    )  # fmt: skip
-    disable: Sequence[str] = option(
-        (), "Leave a rule out; may be repeated.", metavar="RULE", many=True, read=listed,
-        more="One name, or several.",
-    )  # fmt: skip
-    allow: Sequence[str] = option(
-        (), "Also use rules that are only tested, trusted or undecided; a,b for several.", metavar="STATUS", many=True, read=_statuses,
-        more="Whatever is used, the outputs are compared.",
-    )  # fmt: skip
-    layouts: LayoutMode = option(
-        "joint", "Choose layouts with substitutions, after them, instead of them, or not.", choices=get_args(LayoutMode), shown="joint",
-        more="`joint`, `after`, `only` or `none`.",
-    )  # fmt: skip
     on: str | Target = option(
-        DEFAULT, "Where the model is to run; `dslc list targets` says what each is.", choices=tuple(TARGETS), shown=DEFAULT,
+        DEFAULT, "Where the model will run; `dslc list targets` describes each.", choices=tuple(TARGETS), shown=DEFAULT,
         more="`cpu` writes kernels into the model where they were measured to be faster; `ort_cpu` does not. `cuda` writes a plan for "
         "`dslc.cuda.Session`, priced by the data sheet of `device`; `cpu_sheet` is another processor, by two numbers. Or a target of "
-        "one's own (`dslc.cost.targets.Target`).",
+        "your own (`dslc.cost.targets.Target`).",
     )  # fmt: skip
-    device: str | None = option(
-        None, "The data sheet that prices come from, where --on measures nothing.", metavar="NAME",
-        more="`dslc list targets` has the names; by default the first one of the target. Nothing is measured.",
+    bind: Sequence[Mapping[str, int]] = option(
+        ({},), "Size of a symbolic dimension, or INPUT.AXIS=N; N=1,8 for several sizes.", metavar="NAME=N", many=True, read=bindings,
+        more="Sizes of symbolic dimensions by name or `INPUT.AXIS`, and values of integer inputs by name. With a list of sizes, the "
+        "result must be slower at none of them.",
     )  # fmt: skip
-    isa: str | None = option(
-        None, "Write kernels for a level of instructions, not for all that this machine can do.", choices=NAMES,
-        more="`x86-64-v3` is what most machines have (AVX2 and FMA). `DSLC_ISA` says it where this does not; by default `native`.",
-    )  # fmt: skip
-    library_only: bool = option(
-        False, "Take what is faster with its library, even if slower without.", type=bool,
-        more="By default a result is also no slower than the original in a runtime that has not its library of kernels: that is "
-        "measured, and the report has both ratios.",
-    )  # fmt: skip
-    portable: Portable = option(
-        "functions", "Kernels as functions, or none (for runtimes that know no functions).", choices=get_args(Portable),
-        shown="functions", more="`inline` writes the nodes of functions in their place, and no kernels.",
-    )  # fmt: skip
-    derive: bool = option(
-        True, "Derive no programs from expressions.", type=bool,
-        more="Programs are derived for sums of products that take much of the time; False: only rules and kernels.",
-    )  # fmt: skip
-    mutate: bool = option(
-        True, "Look for no mutants: programs that are almost equal, with corrections.", type=bool,
-        more="Mutants are looked for of linear operators that take much of the time; False: none, and no partial substitutions.",
-    )  # fmt: skip
-    mutant_limit: float = option(
-        0.25, "Largest share of a result that a mutant may compute again.", type=float, metavar="SHARE", shown=0.25, read=_part,
-        more="More than 0 and at most 1; a partial substitution's own `limit` holds for it.",
-    )  # fmt: skip
-    mutant_depth: int = count(
-        4, "Operators and changes of layout of a mutant.", shown=4,
-    )  # fmt: skip
-    mutant_operators: int = count(
-        4, "Operators that a mutant may stand for at once.", shown=4,
-    )  # fmt: skip
-    mutant_rounds: int = count(
-        4, "How often what was mutated is mutated again.", shown=4,
-    )  # fmt: skip
-    mutants_kept: int = count(
-        32, "Mutants of one region that are kept, the cheapest.", shown=32,
-        more="Of each step of a chain of operators so many are gone on from.",
+    budget: float = option(
+        60.0, "Time limit of the whole command (auto: 60s, or 0 with --apply); 0 only rewrites, without timing.", metavar="TIME",
+        shown=AUTO, read=seconds,
+        more='Seconds, or a text (`"20s"`, `"2m"`). `"auto"`: 60 s, and 0 with `apply`. 0: import, canonical form, export, and nothing '
+        "is measured.",
     )  # fmt: skip
     apply: Sequence[str] | None = option(
-        None, "Apply rules wherever they match, without timing: `simplify`, or those named.", metavar="[NAME,...]", read=_applied,
+        None, "Apply rules wherever they match, without timing: the named ones, or `simplify`.", metavar="[NAME,...]", read=_applied,
         bare="",
         more="True: the standard library's rule set `simplify`, and what other libraries say `always` of; or names of rule sets and "
         "rules. Nothing is timed unless a budget is given, too: then the search goes on from there.",
     )  # fmt: skip
-    strategy: Strategy = option(
-        Backtrack(), "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), also=("--search",),
-        more="`backtrack`, `saturate`, `mcts` or `auto`; a strategy's own options (`simulations=64`) go with it.",
-    )  # fmt: skip
-    dump_egraph: Path | None = option(
-        None, "Write the e-graph of the search, for `dslc extract`.", type=Path, metavar="FILE.json", python=False,
-    )  # fmt: skip
-    budget: float = option(
-        60.0, "Time for the whole command; auto: 60s, with --apply 0; 0: only rewrite.", metavar="TIME", shown=AUTO, read=seconds,
-        more='Seconds, or a text (`"20s"`, `"2m"`). `"auto"`: 60 s, and 0 with `apply`. 0: import, canonical form, export, and nothing '
-        "is measured.",
-    )  # fmt: skip
-    patience: float | None = option(
-        None, "End the search after so long without a gain (default: a quarter of the budget).", metavar="TIME", read=seconds,
-    )  # fmt: skip
-    steps: int | None = count(
-        None, "Stop after so many steps of the search.", least=0,
-        more="Whatever time that takes.",
-    )  # fmt: skip
-    alpha: float = option(
-        1.05, "How much worse is explored.", type=float, least=1, shown=1.05,
-        more="A graph may cost so many times what the best does and still be gone on from.",
-    )  # fmt: skip
-    seed: int = option(
-        0, "Order in which rules are tried.", type=int, shown=0,
-        more="0: that of the files; other seeds: other orders.",
-    )  # fmt: skip
-    bind: Sequence[Mapping[str, int]] = option(
-        ({},), "Size of a dimension, or INPUT.AXIS=N; N=1,8 for several.", metavar="NAME=N", many=True, read=bindings,
-        more="Sizes of symbolic dimensions by name or `INPUT.AXIS`, and values of integer inputs by name; a list of sizes means that "
-        "the model must be slower at none of them.",
-    )  # fmt: skip
+    specialize: bool = option(False, "Write the sizes given by --bind into the model.", type=bool, group="Output")
     file_growth: float = option(
-        0.1, "How much larger the weights of the file may get by computing them now.", type=float, metavar="SHARE", shown=0.1,
-        read=_growth,
+        0.1, "How much larger the weights may get by precomputing what depends on weights alone.", type=float, metavar="SHARE",
+        least=0, shown=0.1,
         more="What depends on weights alone and would make the file larger than that (8-bit weights, scaled) is left as nodes, which "
         "runtimes compute when they load it.",
     )  # fmt: skip
-    specialize: bool = option(False, "Write the bound sizes into the model.", type=bool)
-    strict_floats: bool = option(
-        False, "Without rules that change infinities, NaN or overflows.", type=bool,
-        more="Those that say that infinities, NaN, overflows or divisions by 0 may become something else.",
+    trust: Sequence[str] = option(
+        (), "Let the kernel templates of this library run as code; may be repeated.", metavar="LIB", many=True, read=listed,
+        group="Rules",
+        more="The names of libraries whose lowerings' templates are compiled and run on this machine. By default only dslc's own are.",
     )  # fmt: skip
-    tolerance: float | None = option(
-        None, "Largest relative error of an output.", type=float, least=0,
-        more="By default that of the data type: 1e-4 for float32, 1e-2 for float16.",
+    trust_lock: bool = option(
+        False, "Accept the proofs recorded in a dslc.lock, whoever wrote it.", type=bool,
+        more="By default only dslc's own locks are, and what this user's runs have proved; all other rules are proved again.",
+    )  # fmt: skip
+    only: Sequence[str] = option(
+        (), "Use only this rule set, rule or pattern; may be repeated.", metavar="RULESET", many=True, read=listed,
+        more="One name, or several. By default each library's rule set `default`, and all rules of a library that has none.",
+    )  # fmt: skip
+    disable: Sequence[str] = option(
+        (), "Leave out a rule; may be repeated.", metavar="RULE", many=True, read=listed,
+        more="One name, or several.",
+    )  # fmt: skip
+    allow: Sequence[str] = option(
+        (), "Also use rules that are only tested, trusted or undecided; a,b for several.", metavar="STATUS", many=True, read=_statuses,
+        more="The outputs are compared in any case.",
+    )  # fmt: skip
+    strict_floats: bool = option(
+        False, "Leave out rules that may change infinities, NaN or overflows.", type=bool,
+        more="These are the rules that declare that infinities, NaN, overflows or divisions by 0 may become something else.",
+    )  # fmt: skip
+    patience: float | None = option(
+        None, "Stop searching after this long without a gain (default: a quarter of the budget).", metavar="TIME", read=seconds,
+        group="Timing",
+    )  # fmt: skip
+    timing: bool = option(
+        True, "Take the search's choice without timing it.", type=bool,
+        more="False takes the search's choice, checked but not timed.",
+    )  # fmt: skip
+    threads: int | None = count(
+        None, "Threads of the runtime (default: one per core).",
+        more="By default one for each core.",
     )  # fmt: skip
     inputs: Given | None = option(
-        None, "Representative inputs.", type=Path, metavar="FILE.npz|DIR", read=read_inputs,
+        None, "Representative inputs (default: random).", type=Path, metavar="FILE.npz|DIR", read=read_inputs,
         more='An `.npz` file or a folder of them, or arrays by the names of inputs (`{"x": array}`), one set or a list of sets; by '
         "default random ones that are valid for the model.",
     )  # fmt: skip
-    threads: int | None = count(
-        None, "Threads of the runtime.",
-        more="By default one for each core.",
-    )  # fmt: skip
-    timing: bool = option(
-        True, "Take the search's choice.", type=bool,
-        more="False takes the search's choice, checked but not timed.",
+    tolerance: float | None = option(
+        None, "Largest relative error allowed in an output (default: by data type).", type=float, least=0, metavar="E",
+        more="1e-4 for float32, 1e-2 for float16.",
     )  # fmt: skip
     cache: str | Path | None = option(
-        None, "Folder of the cost cache.", type=Path, metavar="DIR", read=os.fspath,
+        None, "Folder of cached costs and timings.", type=Path, metavar="DIR", read=os.fspath,
+    )  # fmt: skip
+    device: str | None = option(
+        None, "Device whose data sheet gives the prices, where --on measures nothing.", metavar="NAME", group="Target",
+        more="`dslc list targets` has the names; by default the first one of the target. Nothing is measured.",
+    )  # fmt: skip
+    isa: str | None = option(
+        None, "Write kernels for this instruction set, not for all that this machine supports.", choices=NAMES,
+        more="`x86-64-v3` is what most machines have (AVX2 and FMA). `DSLC_ISA` is the default, and `native` without it.",
+    )  # fmt: skip
+    library_only: bool = option(
+        False, "Accept a model that needs its kernel library to be faster than the original.", type=bool,
+        more="By default a result is also no slower than the original in a runtime without its library of kernels: that is "
+        "measured, and the report has both ratios.",
+    )  # fmt: skip
+    portable: Portable = option(
+        "functions", "How operators without an ONNX node are written: as functions, which kernels can replace, or inlined.",
+        choices=get_args(Portable), shown="functions", more="`inline` writes plain nodes and no kernels.",
+    )  # fmt: skip
+    layouts: LayoutMode = option(
+        "joint", "Choose layouts together with rules, after them, instead of them, or not at all.", choices=get_args(LayoutMode),
+        shown="joint", group="Search", more="`joint`, `after`, `only` or `none`.",
+    )  # fmt: skip
+    derive: bool = option(
+        True, "Don't derive programs from the equations of operators.", type=bool,
+        more="Programs are derived for sums of products that take much of the time; False: only rules and kernels.",
+    )  # fmt: skip
+    strategy: Strategy = option(
+        Backtrack(), "Search algorithm; `dslc list strategies` describes each.", choices=tuple(STRATEGIES),
+        shown=next(iter(STRATEGIES)), also=("--search",),
+        more="`backtrack`, `saturate`, `mcts` or `auto`; a strategy's own options (`simulations=64`) go with it.",
+    )  # fmt: skip
+    steps: int | None = count(
+        None, "Stop after this many steps of the search.", least=0,
+        more="However long that takes.",
+    )  # fmt: skip
+    alpha: float = option(
+        1.05, "Explore graphs up to this many times as slow as the best one.", type=float, least=1, shown=1.05, metavar="A",
+        more="As predicted.",
+    )  # fmt: skip
+    seed: int = option(
+        0, "Order in which rules are tried.", type=int, shown=0, metavar="N",
+        more="0: that of the files; other seeds: other orders.",
+    )  # fmt: skip
+    dump_egraph: Path | None = option(
+        None, "Write the search's e-graph, for `dslc extract`.", type=Path, metavar="FILE.json", python=False,
+    )  # fmt: skip
+    mutate: bool = option(
+        True, "Don't search for mutants (almost equal programs, each with a correction).", type=bool, group="Mutants",
+        more="Mutants are looked for of linear operators that take much of the time; False: none, and no partial substitutions.",
+    )  # fmt: skip
+    mutant_limit: float = option(
+        0.25, "Largest share of a result that a correction may recompute.", type=float, metavar="SHARE", shown=0.25, read=_part,
+        more="More than 0 and at most 1; a partial substitution's own `limit` holds for it.",
+    )  # fmt: skip
+    mutant_depth: int = count(
+        4, "Largest number of operators and layout changes in a mutant.", shown=4,
+    )  # fmt: skip
+    mutant_operators: int = count(
+        4, "Largest number of operators that one mutant replaces.", shown=4,
+    )  # fmt: skip
+    mutant_rounds: int = count(
+        4, "How many times a mutated program may be mutated again.", shown=4,
+    )  # fmt: skip
+    mutants_kept: int = count(
+        32, "Mutants kept per group of operators, cheapest first.", shown=32,
+        more="The search goes on from as many after each step of a chain of operators.",
     )  # fmt: skip
     progress: Progress = field(default_factory=Progress)
     #: how often Ctrl-C was pressed, where someone counts: libraries in C may turn the exception into an error of their own
@@ -353,7 +350,8 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         own = options_by_name(STRATEGIES[name])
         for other, about in strategy_options().items():
             if other in given and other not in own:
-                raise WrongOption(other, about, f"the strategy {name} has no such option")
+                having = " and ".join(each for each, one in STRATEGIES.items() if other in options_by_name(one))
+                raise WrongOption(other, about, f"the strategy {name} has no such option; {having} has it")
         chosen = {one: _value(one, about, given[one]) for one, about in own.items() if one in given}
         values["strategy"] = STRATEGIES[name](**chosen)
         if values.get("dump_egraph") is not None and not STRATEGIES[name].egraphs:

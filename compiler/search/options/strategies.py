@@ -22,20 +22,21 @@ ENODES = 2_000  #: e-nodes of an e-graph
 
 #: options that several strategies have
 TIDY = partial(
-    option, True, "Search in the e-graph, or in the queue, alone.", type=bool,
+    option, True, "Only run the strategy itself, without rule-by-rule improvement before and after it.", type=bool,
+    group="Research (each for one --strategy)",
     more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
     "prices does not see. What a queue finds is swept, and so is what it begins with.",
 )  # fmt: skip
 FINAL = partial(
-    option, "", "How the last program is taken out of an e-graph (default: ilp of saturate, the reward's way of mcts).",
+    option, "", "How the final program is extracted from the e-graph (default: ilp for saturate, as --reward for mcts).",
     choices=tuple(WAYS), more="By the default cost, by shared costs, with joint switches, or by integer programming.",
 )  # fmt: skip
 WHOLE = partial(
-    option, False, "One e-graph of the whole graph, however large or repeated.", type=bool,
+    option, False, "Build one e-graph of the whole model, even if it is large or repetitive.", type=bool,
     more="By default such a graph is searched in regions.",
 )  # fmt: skip
 SIZE = partial(
-    count, ENODES, f"How large an e-graph grows (default: {ENODES} e-nodes).", also=("--nodes",),
+    count, ENODES, f"Largest size of an e-graph, in nodes (default: {ENODES}).", also=("--nodes",),
     more="Of a large graph each region has one. No rule is applied to one that has as many.",
 )  # fmt: skip
 
@@ -88,19 +89,19 @@ class Saturate(_Loaded):
 
     enodes: int = SIZE()
     rounds: int = count(
-        15, "Rounds of all rules (default: 15).",
+        15, "Rounds in which all rules are applied (default: 15).",
     )  # fmt: skip
     k_multi: int = count(
-        1, "Rounds in which rules with several patterns are applied at least (default: 1).", least=0,
+        1, "Fewest rounds for rules with several patterns (default: 1).", least=0,
         more="One more whenever nothing else adds anything and there is room.",
     )  # fmt: skip
     finalists: int = count(
-        5, "Programs that are ranked as whole graphs (default: 5).",
+        5, "Extracted programs that are priced as whole graphs (default: 5).",
         more="The best by the sum of their prices.",
     )  # fmt: skip
     final: str = FINAL()
     tensat: bool = option(
-        False, "As TENSAT: rules in order until the e-graph is full, no circles built, nothing after that.", type=bool,
+        False, "Search as TENSAT does: rules in order until the e-graph is full, without cycles, and nothing after that.", type=bool,
         more="Rules with several patterns are applied in --k-multi rounds and never again; --final takes the one program out.",
     )  # fmt: skip
     tidy: bool = TIDY()
@@ -114,39 +115,39 @@ class Mcts(_Loaded):
     module: ClassVar[str] = "tree"
 
     simulations: int = count(
-        128, "Simulations before a rule is chosen (default: 128).",
+        128, "Simulations before each choice of a rule (default: 128).",
     )  # fmt: skip
     rollout: int = count(
-        10, "Rules that a simulation applies (default: 10).", least=0,
+        10, "Rules applied in a simulation (default: 10).", least=0,
     )  # fmt: skip
     exploration: float = option(
-        sqrt(2), "Weight of what was tried seldom (default: 1.41).", type=float, least=0, metavar="C",
-        more="The constant of UCB1; rewards are parts of what the graph costs.",
+        sqrt(2), "Exploration constant of UCB1 (default: 1.41).", type=float, least=0, metavar="C",
+        more="How much untried rules weigh against good ones; rewards are shares of the graph's cost.",
     )  # fmt: skip
     enodes: int = SIZE()
     stop: float = option(
-        0.5, "Chance that a selection ends at a state, and expands it (default: 0.5).", type=float, least=0, most=1, metavar="P",
+        0.5, "Probability that selection stops at a state and expands it (default: 0.5).", type=float, least=0, most=1, metavar="P",
     )  # fmt: skip
     reward: str = option(
-        "joint", "How the program that simulations are rewarded for is taken out of an e-graph (default: joint).", choices=tuple(WAYS),
+        "joint", "How the program that earns a simulation its reward is extracted (default: joint).", choices=tuple(WAYS),
         more="By the default cost, by shared costs, with joint switches, or by integer programming.",
     )  # fmt: skip
     final: str = FINAL()
     tidy: bool = TIDY()
     matches: int = count(
-        60, "Places at which a rule is applied at once (default: 60).",
+        60, "Most places at which one step applies a rule (default: 60).",
         more="A random sample where it matches at more.",
     )  # fmt: skip
     near: float = option(
-        0.75, "Share of rules that are applied near the best program (default: 0.75).", type=float, least=0, most=1, metavar="P",
+        0.75, "Share of rule applications near the best program (default: 0.75).", type=float, least=0, most=1, metavar="P",
         more="The others are applied anywhere.",
     )  # fmt: skip
     mixed: bool = option(
-        False, "Kernels and steps of derivation as moves beside rules.", type=bool,
+        False, "Also consider kernels and derivation steps as moves.", type=bool,
         more="They are priced by estimates; by default they are looked for in what the search finds.",
     )  # fmt: skip
     ranked: int = count(
-        5, "Programs ranked as whole graphs when a rule is chosen (default: 5).",
+        5, "Programs priced as whole graphs for each choice of a rule (default: 5).",
         more="The best by the sum of their prices.",
     )  # fmt: skip
     whole: bool = WHOLE()

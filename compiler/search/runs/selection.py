@@ -90,7 +90,7 @@ def applied_rules(
         for one, always in _meant(rules, name, findings).items():
             found[one] = found.get(one, False) or always
     if findings:
-        raise DslcError(findings, 2)
+        raise DslcError(findings)
     if not names:
         for name, ruleset in rules.rulesets.items():
             if name != SIMPLIFY:
@@ -151,7 +151,7 @@ def _chosen(
         else:
             names = [one for one in names if one not in found]
     if findings:
-        raise DslcError(findings, 2)
+        raise DslcError(findings)
     if strict_floats:
         names = [name for name in names if keeps_nonfinite(rules.substitutions[name].syntax)]
     return names, reverse_only
