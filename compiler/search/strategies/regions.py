@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dslc.cost.evaluation import Evaluation
@@ -313,20 +313,20 @@ class RegionMap:
     def _place(self, part: Iterable[int]) -> RegionPlace | None:
         chosen = set(part)
         nodes = sorted((node for k in chosen for node in self.groups[k].nodes), key=self.position.__getitem__)
-        inside = set(nodes)
         outputs = [
             value
             for node in nodes
             for value in node.values
             if value in self._outputs or value in self._held or any(k not in chosen for k in self._users.get(value, ()))
         ]
-        return over_holes(nodes, inside, outputs) if outputs else None
+        return over_holes(nodes, outputs) if outputs else None
 
 
-def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequence[Value]) -> RegionPlace:
+def over_holes(nodes: Sequence[Node], outputs: Sequence[Value]) -> RegionPlace:
     """Nodes of a graph, arguments first, as a region, and where it stands."""
     new: dict[Value, Value] = {}
     args: list[Value] = []
+    inside = set(nodes)
 
     def hole(value: Value) -> Value:
         type = value.type_or_none
