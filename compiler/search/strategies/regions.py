@@ -147,9 +147,7 @@ class RegionMap:
             if made is not None:
                 steps[made] += 1
                 steps[max(made, users[-1])] -= 1
-        for k in range(1, len(steps)):
-            steps[k] += steps[k - 1]
-        return steps
+        return list(itertools.accumulate(steps))
 
     def _narrow(self) -> list[int]:
         """Cut the graph at the narrowest place that is neither too near nor too far, of equals by what stands there."""
