@@ -168,8 +168,10 @@ class Study:
 
     def predicted(self, candidate: Candidate) -> float:
         """How many times as fast a candidate should be: its operators, and the run around them."""
-        start = self.costs.graph_cost(self.start.graph)
-        return (start + self.costs.overhead) / (self.costs.graph_cost(candidate.graph) + self.costs.overhead)
+        overhead = self.costs.measurer.overhead
+        return (self.costs.graph_cost(self.start.graph) + overhead) / (
+            self.costs.graph_cost(candidate.graph) + overhead
+        )
 
     def points(self, seconds: float) -> dict[int, Point]:
         """Every candidate that was taken, timed against the original; all together where memory suffices, else one by one."""
@@ -177,7 +179,6 @@ class Study:
         threads = this_machine(self.threads).threads
         feeds = self.inputs.feeds[0]
         chosen = list(self.found.items())
-        self.costs.confirm(self.start.graph, *(contender.candidate.graph for _, (_, contender) in chosen))
         files = [contender.file for _, (_, contender) in chosen]
         if not files:
             return {}
@@ -216,7 +217,6 @@ def study(
             sizes = sizes_of(imported.graph, context, model, None, inputs.feeds[0], place.threads)
             costs = CostModel(rules, measurer, build, context.opset, {**(bind or {}), **sizes})
             costs.excuse(imported.graph)
-            costs.confirm(imported.graph)
             start = Candidate(imported.graph, costs.graph_cost(imported.graph))
             checker = Checker(context, rules, ReferenceOutputs(file, [reference], [inputs]), place.threads)
             yield Study(model, rules, threads, costs, start, checker, inputs)

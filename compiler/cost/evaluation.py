@@ -12,7 +12,7 @@ from typing import Protocol
 from dslc.cost.fused_groups import Arguments, Lowered, Lowerings
 from dslc.cost.groups import Group, Key, working_nodes
 from dslc.cost.keys import Keys
-from dslc.cost.layout import GroupPair, Info, Port, layout_cost, pairs_of, port_of
+from dslc.cost.layout import Info, Port, layout_cost, port_of
 from dslc.cost.machine import farthest_cache
 from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.samples import Samples
@@ -117,13 +117,9 @@ class Start:
                 (known[key].body, count) for key, count in self.keys.items() if key in known and key not in excused
             )
             found = sum(count * body for body, count in bodies if body < inf)
-            self.forget()
+            self._parts.clear()
             self._parts[len(known)] = found
         return found
-
-    def forget(self) -> None:
-        """Groups were measured again."""
-        self._parts.clear()
 
     def share(self, part: float, alone: Callable[[], float]) -> float:
         """Ratio of the whole's time to the sum of its groups' times.
@@ -151,8 +147,6 @@ class Prices(Protocol):
 
     @property
     def share(self) -> float: ...
-    @property
-    def pairs_known(self) -> bool: ...
     def believed(self, seconds: float) -> float: ...
     def most(self, group: Group) -> float: ...
     def guess(self, group: Group) -> float: ...
@@ -160,7 +154,6 @@ class Prices(Protocol):
     def infos(self, groups: Sequence[Group]) -> list[Info]: ...
     def timed(self, group: Group, turn: str = "") -> Info: ...
     def is_view(self, group: Group) -> bool: ...
-    def together(self, pairs: Iterable[GroupPair]) -> float: ...
     def groups(
         self,
         nodes: Sequence[Node],
@@ -207,7 +200,7 @@ class Evaluation:
             return
         if not start:
             self.infos = list(model.infos(self.groups))
-            self.cost = self._sum = sum(info.body for info in self.infos if info) + self.beside()
+            self.cost = self._sum = sum(info.body for info in self.infos if info) + self._changes()
             return
         keys = [model.keys.of(group) for group in self.groups]
         more = Counter(keys)
@@ -224,20 +217,17 @@ class Evaluation:
         self._sum = start.seconds + sum(count * bodies[key] for key, count in more.items() if count)
         if self._sum < inf:
             start.evaluation.refresh()
-            self._sum += self.beside() - start.evaluation.beside() + model.caches.spill(self.weights)
+            self._sum += self._changes() - start.evaluation._changes() + model.caches.spill(self.weights)
         self.cost = model.believed(self._sum)
 
-    def beside(self) -> float:
-        """Seconds for changes of layout, and what pairs take more or less than each of both, as far as that is known."""
-        return self._changes() + (self._model.together(self.pairs()) if self._model.pairs_known else 0.0)
-
     def refresh(self) -> None:
-        """Takes over what was measured in the meantime, again or for the first time."""
+        """Takes over what was measured in the meantime."""
         self.infos = [self._model.known(self._model.keys.of(group)) for group in self.groups]
 
     def _changes(
         self, gone: Collection[int] = (), new: Sequence[Layed] = (), now: Callable[[Value], Value] = lambda v: v
     ) -> float:
+        """Seconds for changes of layout, as far as groups are known."""
         kept = [
             (info or Info(0.0), port)
             for k, (info, port) in enumerate(zip(self.infos, self._ports, strict=True))
@@ -245,10 +235,6 @@ class Evaluation:
         ]
         every = [*kept, *new]
         return layout_cost(every, self.graph.outputs, now) if any(info.leave > 0 for info, _ in every) else 0.0
-
-    def pairs(self) -> list[GroupPair]:
-        """Groups that follow each other."""
-        return pairs_of(self.groups, self._uses.__getitem__)
 
     def _measured(self, k: int) -> Info:
         """Return the cost of a group of the graph, measured where it is not known."""

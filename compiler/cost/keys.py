@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable
 from typing import Any
 
 from dslc.cost import kinds
 from dslc.cost.groups import Group, Key
-from dslc.cost.layout import GroupPair
 from dslc.cost.samples import Samples, kept_key, program
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Node, Value, Values
@@ -61,10 +59,6 @@ class Keys:
                     inner = place.get(arg.node)
                     out.append(~outside.setdefault(arg, len(outside)) if inner is None else inner)
         return tuple(out)
-
-    def pair(self, pair: GroupPair) -> Hashable:
-        """Equal for equal groups that follow each other in the same way."""
-        return (self.of(pair.first), self.of(pair.group), pair.shared)
 
     def pointwise(self, node: Node) -> bool:
         """Return whether an application is pointwise, weights aside."""

@@ -7,10 +7,9 @@ by itself, for each type of tensor: differences between graphs are then differen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
-from statistics import median
 
 from dslc.cost.groups import Group
 from dslc.cost.measure import LEAST as MEASURE_LEAST
@@ -47,18 +46,6 @@ class Info:
         if self.body == inf or self.alone <= seconds:
             return self
         return replace(self, body=max(MEASURE_LEAST, self.body - (self.alone - seconds)))
-
-
-def medians(infos: Sequence[Info]) -> Info:
-    """Merge several measurements of a group, each part by its median."""
-    blocked = [info.blocked for info in infos if info.blocked is not None]
-    return Info(
-        median([info.body for info in infos]),
-        tuple(median(values) for values in zip(*(info.enters for info in infos), strict=True)),
-        median([info.leave for info in infos]),
-        median(blocked) if blocked else None,
-        median([info.blocked_leave for info in infos]),
-    )
 
 
 @record
@@ -157,49 +144,3 @@ def reorders(
 def _wanted(info: Info, port: Port) -> tuple[float, ...]:
     # a rewrite that is only tried may lead a group's result back into it: it then has fewer inputs than what was measured
     return info.enters if len(info.enters) == len(port.inputs) else (0.0,) * len(port.inputs)
-
-
-PAIRS = 32  #: pairs that are measured, at most: those that decide most
-
-
-@record
-class GroupPair:
-    """A group and one that works on its result; `shared`: others want that result too."""
-
-    first: Group
-    then: Group
-    shared: bool
-
-    @property
-    def group(self) -> Group:
-        """Both as one."""
-        return Group((*self.first.nodes, *self.then.nodes), (*self.first.args, *self.then.args), self.first.fused)
-
-    def sum(self, first: Info, then: Info) -> float:
-        """Seconds for both after each other, by what each costs."""
-        results = [*self.then.nodes[-1].values, *(self.first.nodes[-1].values if self.shared else ())]
-        parts = [(first, port_of(self.first)), (then, port_of(self.then))]
-        return first.body + then.body + layout_cost(parts, results)
-
-
-def pairs_of(groups: Sequence[Group], uses: Callable[[Value], int]) -> list[GroupPair]:
-    """Every group with each one that it gets an argument from."""
-    producer = {value: group for group in groups for value in group.nodes[-1].values}
-    found = []
-    for then in groups:
-        given = [arg for args in then.args for arg in args]
-        for first in {id(producer[arg]): producer[arg] for arg in given if arg in producer}.values():
-            if first is not then:
-                shared = any(uses(value) > given.count(value) for value in first.nodes[-1].values)
-                found.append(GroupPair(first, then, shared))
-    return found
-
-
-def deciding(counts: Sequence[Mapping[Hashable, int]], weight: Callable[[Hashable], float]) -> list[Hashable]:
-    """The pairs that some graphs have more often than others, those first that weigh most."""
-    more: dict[Hashable, int] = {}
-    for key in dict.fromkeys(key for one in counts for key in one):
-        of = [one.get(key, 0) for one in counts]
-        if max(of) > min(of):
-            more[key] = max(of) - min(of)
-    return sorted(more, key=lambda key: -more[key] * weight(key))[:PAIRS]

@@ -198,14 +198,9 @@ class Measurer:
         Two chains of nodes that compute next to nothing say what a run takes before its first node. Raises WorkerFailed where
         ONNX Runtime runs nothing at all.
         """
-        return self.run_alone()
-
-    def run_alone(self, turn: str = "") -> float:
-        """`overhead` as it is measured at another turn."""
         from dslc.onnx.microbenchmarks import empty_model
 
-        key = f"overhead:{turn}" if turn else "overhead"
-        known = self.cache.seconds(self._context, key)
+        known = self.cache.seconds(self._context, "overhead")
         if known is None:
             try:
                 few, many = (float(self._ask(empty_model(n), _PLAIN)["seconds"]) for n in (1, 1 + CHAIN))
@@ -214,7 +209,7 @@ class Measurer:
                     raise TimeUp from None
                 raise
             known = few - min(max(many - few, 0.0) / CHAIN, few)
-            self.cache.put_seconds(self._context, {key: known})
+            self.cache.put_seconds(self._context, {"overhead": known})
         return known
 
 
@@ -235,5 +230,6 @@ class Unmeasured(Measurer):
     def measured(self, sample: Sample, turn: str = "") -> Measured:
         return Measured(inf)
 
-    def run_alone(self, turn: str = "") -> float:
+    @cached_property
+    def overhead(self) -> float:
         return 0.0

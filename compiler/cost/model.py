@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from math import inf
-from statistics import median
 
 from dslc.cost import kinds
 from dslc.cost.evaluation import Caches, Evaluation, Start
 from dslc.cost.fused_groups import Arguments, Lowered, Lowerings
 from dslc.cost.groups import Group, GuessedWork, Key, groups_of
 from dslc.cost.keys import Keys
-from dslc.cost.layout import GroupPair, Info, deciding, medians
+from dslc.cost.layout import Info
 from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.measure import Measurer
 from dslc.cost.process import WorkerFailed
-from dslc.cost.samples import Samples, Small, bytes_in
+from dslc.cost.samples import Samples, bytes_in
 from dslc.cost.targets import Target, target_named
 from dslc.cost.timer import Build, GroupTimer
 from dslc.deadline import TimeUp
 from dslc.ir.graph import Call, Constant, Graph, Kernel, Node, Value, nodes_of
-from dslc.records import record
 from dslc.semantics.library import Rules
 
 SIZE = 2e-6  #: seconds of a node that computes a size
@@ -68,12 +65,9 @@ class CostModel:
         self._excused: set[Key] = set()
         #: what others have measured, which cannot be measured here
         self._told: dict[Key, Info] = {}
-        self._together: Mapping[Hashable, float] = {}
         #: what other graphs are compared with, where that is known as a whole
         self.start: Start | None = None
         self._alone: float | None = None
-        #: seconds of a run without nodes, as of the last `confirm`
-        self.overhead = 0.0
         self._view: dict[int, bool] = {}
         self._work = GuessedWork(
             lambda node: kinds.flops(rules, self.samples.static(node)), self.keys.number, self.samples.bytes_of
@@ -169,7 +163,7 @@ class CostModel:
         """Seconds of a run without nodes, where that is known."""
         if self._alone is None:
             try:
-                self._alone = self.measurer.run_alone()
+                self._alone = self.measurer.overhead
             except (WorkerFailed, TimeUp):
                 self._alone = 0.0
         return self._alone
@@ -197,34 +191,9 @@ class CostModel:
         below = nodes_of(graph.outputs)
         self.timer.footprint = sum(bytes_in(node.values[0]) for node in below if isinstance(node, Constant))
 
-    def confirm(self, *graphs: Graph) -> bool:
-        """Measures what these graphs are made of again, so that their costs can be compared; see `dslc.cost.model`.
-
-        Nothing of what was measured before counts for them any more. True where time was up before it was done.
-        """
-        if not self.target.measured:
-            return False
-        self._together = {}
-        found = confirmed(self, graphs)
-        self._infos.update(found.infos)
-        self._together, self.overhead = found.together, found.overhead
-        if self.start:
-            self.start.forget()
-            self.start.evaluation.refresh()
-        return found.cut
-
     def weight(self, value: Value, node: Node) -> float:
         """Seconds that it may add at most that nodes like one read a weight; see `Caches`."""
         return self.caches.weight(value, node, self.samples.bytes_of(value))
-
-    def together(self, pairs: Iterable[GroupPair]) -> float:
-        """Seconds that pairs of groups take more or less than each of both by itself, where that was measured."""
-        return sum(self._together.get(self.keys.pair(pair), 0.0) for pair in pairs) if self._together else 0.0
-
-    @property
-    def pairs_known(self) -> bool:
-        """True where pairs of groups were measured."""
-        return bool(self._together)
 
     def groups(
         self,
@@ -263,11 +232,13 @@ class CostModel:
         """Keeps what a group costs, which is no more than any longer group that begins with it.
 
         More work does not take less time: where it seems to, the shorter group was measured at a bad moment. What a search has
-        already asked for stays as it is until `confirm`, so that the costs of two graphs can be compared.
+        already asked for stays as it is, so that the costs of two graphs can be compared.
         """
         key = self.keys.of(group)
         self._infos[key] = info.at_most(self._longer.get(key, inf))
-        self.bound(group, info.alone, self._longer)
+        for count in range(group.fused, len(group.nodes)):
+            part = self.keys.of(Group(group.nodes[:count], group.args[:count], group.fused))
+            self._longer[part] = min(info.alone, self._longer.get(part, inf))
 
     def tell(self, group: Group, seconds: float) -> None:
         """Record the time of a group that was built and measured elsewhere, unless one is known."""
@@ -282,12 +253,6 @@ class CostModel:
             for node in graph.nodes()
             if isinstance(node, Kernel)
         )
-
-    def bound(self, group: Group, seconds: float, longer: dict[Key, float]) -> None:
-        """Notes what every shorter group that begins a group costs at most."""
-        for count in range(group.fused, len(group.nodes)):
-            part = self.keys.of(Group(group.nodes[:count], group.args[:count], group.fused))
-            longer[part] = min(seconds, longer.get(part, inf))
 
     # ---- measuring -------------------------------------------------------------------------------------------
 
@@ -315,103 +280,3 @@ class CostModel:
         if local not in self._view:
             self._view[local] = self.lowerings.passes_on(first)
         return self._view[local]
-
-
-TURNS = 5  #: rounds over what is measured, where that is little
-FEW = 60  #: groups and pairs up to which that is little
-TURNS_OF_MANY = 3  #: rounds over more than that
-#: bytes; only a larger result is looked at together with what reads it: less is in the nearest cache anyway
-PASSED = 1 << 15
-PASSING = 4e10  #: bytes a second at which a result is passed on
-PASSING_SHARE = 0.05  #: share of both groups' time that passing a result on must be to be looked at
-SAVED = 0.7  #: share of what one group after the other takes that two groups as one save, at most
-
-
-@record
-class Confirmed:
-    """Seconds of groups, corrections of pairs of them, and a run without nodes.
-
-    `cut`: time was up before all rounds were complete.
-    """
-
-    infos: Mapping[Key, Info]
-    together: Mapping[Hashable, float]
-    overhead: float
-    cut: bool = False
-
-
-def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
-    """Measures the groups of graphs, and the pairs that they do not have in common, in turn and several times over.
-
-    A machine has spells, of seconds, in which operators take a third longer, and some more than others: costs that were taken in
-    different ones say nothing about which graph is faster. What is measured in the same rounds can be compared.
-    """
-    states = [model.evaluate(graph) for graph in graphs]
-    groups = _differing(model, states)
-    pairs = _deciding(model, [state.pairs() for state in states])
-    groups |= {model.keys.of(group): group for pair in pairs.values() for group in (pair.first, pair.then)}
-    texts = sorted(model.samples.text(model.samples.small(group)) for group in groups.values())
-    texts += sorted(model.samples.text(_small(model, pair)) for pair in pairs.values())
-    occasion = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-    rounds: list[tuple[float, dict[Key, Info], dict[Hashable, float]]] = []
-    turns = [f"{occasion}:{k}" for k in range(TURNS if len(groups) + len(pairs) <= FEW else TURNS_OF_MANY)]
-    # one graph is compared with nothing yet: what was measured of it before is as good
-    cut = False
-    try:
-        for turn in turns if len(graphs) > 1 else ["", *turns[: TURNS_OF_MANY - 1]]:
-            run = model.measurer.run_alone(turn)
-            now = {key: model.measure(group, turn) for key, group in groups.items()}
-            passing: dict[Hashable, float] = {}
-            for name, pair in pairs.items():
-                parts = pair.sum(now[model.keys.of(pair.first)], now[model.keys.of(pair.then)])
-                seconds = model.timer.alone(_small(model, pair), turn)[0].seconds
-                passing[name] = max(seconds - parts, -SAVED * parts) if seconds < inf else 0.0
-            rounds.append((run, now, passing))
-    except TimeUp:
-        # a round that is not complete compares nothing
-        cut = True
-    if not rounds:
-        return Confirmed({}, {}, 0.0, True)
-    return Confirmed(
-        _bounded(model, groups, {key: medians([now[key] for _, now, _ in rounds]) for key in groups}),
-        {name: median([passing[name] for _, _, passing in rounds]) for name in pairs},
-        median([run for run, _, _ in rounds]),
-        cut,
-    )
-
-
-def _differing(model: CostModel, states: Sequence[Evaluation]) -> dict[Key, Group]:
-    """The groups that can be run, without those that all graphs have equally often where the rest is the original's own time."""
-    groups = {model.keys.of(group): group for state in states for group in state.groups}
-    counts = [Counter(map(model.keys.of, state.groups)) for state in states]
-    if model.start:
-        groups = {key: group for key, group in groups.items() if len({count[key] for count in counts}) > 1}
-    return {key: group for key, group in groups.items() if model.infos([group])[0].body < inf}
-
-
-def _deciding(model: CostModel, pairs: Sequence[Sequence[GroupPair]]) -> dict[Hashable, GroupPair]:
-    """The pairs that the graphs do not have in common. Of one graph, none."""
-    looked = [[one for one in own if not (model.is_view(one.first) or model.is_view(one.then))] for own in pairs]
-    known = {model.keys.pair(pair): pair for own in looked for pair in own}
-    counts = [Counter(map(model.keys.pair, own)) for own in looked]
-    weights: dict[Hashable, float] = {}
-    for name, pair in known.items():
-        passed = sum(model.samples.bytes_of(value) for value in pair.first.nodes[-1].values)
-        if passed > PASSED and len({count[name] for count in counts}) > 1:
-            parts = pair.sum(*model.infos([pair.first, pair.then]))
-            if parts < inf and passed > PASSING_SHARE * parts * PASSING:
-                weights[name] = parts
-    heavy = [{name: number for name, number in count.items() if name in weights} for count in counts]
-    return {name: known[name] for name in deciding(heavy, weights.__getitem__)}
-
-
-def _small(model: CostModel, pair: GroupPair) -> Small:
-    return model.samples.small(pair.group, pair.first.nodes[-1].values if pair.shared else ())
-
-
-def _bounded(model: CostModel, groups: Mapping[Key, Group], infos: Mapping[Key, Info]) -> dict[Key, Info]:
-    """No group costs more than a longer one that begins with it."""
-    longer: dict[Key, float] = {}
-    for key, group in groups.items():
-        model.bound(group, infos[key].alone, longer)
-    return {key: info.at_most(longer.get(key, inf)) for key, info in infos.items()}

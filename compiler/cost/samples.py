@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dslc.cost.groups import Group
@@ -96,8 +96,8 @@ class Samples:
         assert isinstance(found, Call)
         return found
 
-    def small(self, group: Group, shared: Sequence[Value] = ()) -> Small:
-        """A group on its own; `shared` are results beside those of its last node."""
+    def small(self, group: Group) -> Small:
+        """A group on its own."""
         inputs: list[Value] = []
         weights: list[Value] = []
         new: dict[Value, Value] = {}
@@ -115,7 +115,7 @@ class Samples:
                 if arg not in new:
                     new[arg] = from_outside(arg)
             new.update(zip(node.values, self._rebuilt(node, tuple(new[arg] for arg in args)), strict=True))
-        return Small(tuple(inputs), tuple(weights), tuple(new[value] for value in (*group.nodes[-1].values, *shared)))
+        return Small(tuple(inputs), tuple(weights), tuple(new[value] for value in group.nodes[-1].values))
 
     def _rebuilt(self, node: Node, args: Values) -> Values:
         if isinstance(node, Call):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Node
@@ -121,8 +122,4 @@ def added(before: EGraph, egraph: EGraph) -> list[Node]:
 
 def _of(operator: str | None, calls: Mapping[str, Iterable[Call]]) -> Iterator[Call]:
     """The calls of an operator, or of any."""
-    if operator is not None:
-        yield from calls.get(operator, ())
-    else:
-        for some in calls.values():
-            yield from some
+    return iter(calls.get(operator, ())) if operator is not None else chain.from_iterable(calls.values())

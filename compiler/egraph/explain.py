@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from dslc.egraph.extract.program import weights_of
+from dslc.egraph.extract.program import ChosenNodes
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph, Union
 from dslc.egraph.rewrite import AppliedMatch, Built, Stated
 from dslc.ir.constants import number_of
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Constant, Input, Node, Value, Values, nodes_of, replace, with_args
+from dslc.ir.graph import Call, Constant, Input, Value, Values, nodes_of, replace, with_args
 from dslc.match.associative import build, unwrap
 from dslc.match.pattern import Result
 from dslc.semantics.nary import nested_in
@@ -23,8 +23,7 @@ from dslc.semantics.nary import nested_in
 def used(egraph: EGraph, extraction: Extraction) -> tuple[AppliedMatch | Stated, ...]:
     """Collect the facts that make an extraction equal to the e-graph's graph, in the order in which they were applied."""
     proof = _Proof(egraph)
-    chosen: dict[int, Node] = {n: one.key for n, one in extraction.choice.items() if isinstance(one.key, Node)}
-    weights: dict[int, Node] | None = None
+    chosen = ChosenNodes(egraph, extraction)
     seen: set[int] = set()
     stack = list(egraph.roots)
     while stack:
@@ -33,12 +32,7 @@ def used(egraph: EGraph, extraction: Extraction) -> tuple[AppliedMatch | Stated,
             continue
         seen.add(wanted)
         number = egraph.find(wanted)
-        node = chosen.get(number)
-        if not node:
-            if weights is None:
-                weights = {n: one.key for n, one in weights_of(egraph).items() if isinstance(one.key, Node)}
-            node = weights[number]
-        out = next(out for out in egraph.memo[node].outs if egraph.find(out) == number)
+        out = next(out for out in egraph.memo[chosen.of(number)].outs if egraph.find(out) == number)
         proof.equal(wanted, out)
         stack += proof.reads(out)
     return proof.applied()

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.graph import EGraph
@@ -25,6 +25,8 @@ from dslc.match.state import MatchState
 from dslc.records import record
 
 FEW = 8  #: part of a rule's matches; where more of them are at one place, its places are shuffled
+
+T = TypeVar("T")
 
 
 class Cap(Enum):
@@ -117,6 +119,11 @@ class StepOutcome:
     capped: frozenset[Cap] = frozenset()
 
 
+def sampled(found: Sequence[T], most: int, rng: random.Random) -> list[T]:
+    """So many of what was found at random, in their order."""
+    return [found[k] for k in sorted(rng.sample(range(len(found)), most))]
+
+
 def matches_of(
     rule: CompiledRule, view: View, rng: random.Random, caps: Caps, until: Deadline = FOREVER
 ) -> tuple[list[Match], frozenset[Cap]]:
@@ -142,8 +149,7 @@ def matches_of(
         capped.add(Cap.MATCHES)
     if len(found) > caps.matches:
         capped.add(Cap.MATCHES)
-        kept = sorted(rng.sample(range(len(found)), caps.matches))
-        found = [found[k] for k in kept]
+        found = sampled(found, caps.matches, rng)
     return found, frozenset(capped)
 
 

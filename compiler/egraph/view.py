@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from math import inf
@@ -253,29 +253,25 @@ class View:
     # ---- chance ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def changed(self, calls: Mapping[Call, None]) -> Iterator[None]:
-        """While it lasts, only matches are found of which a top is one of some calls."""
-        kept = self.memory
-        self.memory = replace(kept, changed=calls, ways={})
+    def _remembering(self, memory: IndexMemory) -> Iterator[None]:
+        kept, self.memory = self.memory, memory
         try:
             yield
         finally:
             self.memory = kept
 
-    @contextmanager
-    def shuffled(self, rule: CompiledRule, rng: random.Random) -> Iterator[None]:
+    def changed(self, calls: Mapping[Call, None]) -> AbstractContextManager[None]:
+        """While it lasts, only matches are found of which a top is one of some calls."""
+        return self._remembering(replace(self.memory, changed=calls, ways={}))
+
+    def shuffled(self, rule: CompiledRule, rng: random.Random) -> AbstractContextManager[None]:
         """While it lasts, a rule's matches begin anywhere."""
-        kept = self.memory
-        mixed = dict(kept.fitting)
+        mixed = dict(self.memory.fitting)
         for top in rule.left.tops:
             prefilter = rule.prefilters[top]
             found = prefilter.fitting(self)
             mixed[prefilter] = Fitting(tuple(rng.sample(found.calls, len(found.calls))), found.members)
-        self.memory = replace(kept, fitting=mixed, ways={}, few=True)
-        try:
-            yield
-        finally:
-            self.memory = kept
+        return self._remembering(replace(self.memory, fitting=mixed, ways={}, few=True))
 
 
 def _carried(before: IndexMemory) -> IndexMemory:
@@ -285,10 +281,7 @@ def _carried(before: IndexMemory) -> IndexMemory:
         > KEPT
     ):
         return IndexMemory()
-    return IndexMemory(
-        attributes=before.attributes, number=before.number, known=before.known, built=before.built,
-        signatures=before.signatures, numbers=before.numbers, verdicts=before.verdicts, rests=before.rests, grouped=before.grouped,
-    )  # fmt: skip
+    return replace(before, fitting={}, within={}, ways={}, made={}, few=False, changed=None, earlier=None)
 
 
 def components(kids: Mapping[int, Sequence[int]]) -> list[list[int]]:

@@ -269,7 +269,8 @@ class Listed(Measurer):
             self.asked[sample.text] = None
         return Measured(1e-6 * sum("= std." in line for line in sample.text.splitlines()))
 
-    def run_alone(self, turn: str = "") -> float:
+    @property
+    def overhead(self) -> float:
         return 0.0
 
 
@@ -320,7 +321,8 @@ def test_differences_are_the_same_with_the_rest_measured_and_without() -> None:
 class Alone(Listed):
     """A run without nodes takes half a microsecond."""
 
-    def run_alone(self, turn: str = "") -> float:
+    @property
+    def overhead(self) -> float:
         return 5e-7
 
 

@@ -148,7 +148,7 @@ def test_nothing_is_run_to_price(tmp_path: Path) -> None:
     measurer = target_named("cpu_sheet", threads=1).measurer(CostCache(tmp_path))
     assert isinstance(measurer, Unmeasured)
     assert measurer.measured(Sample("x", lambda: pytest.fail("nothing is built"))).seconds == float("inf")
-    assert measurer.run_alone() == 0.0 and measurer.count == 0
+    assert measurer.overhead == 0.0 and measurer.count == 0
 
 
 # ---- what a user gets wrong -------------------------------------------------------------------------------------------

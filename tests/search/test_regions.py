@@ -42,7 +42,8 @@ class Counting(Measurer):
     def __init__(self) -> None:
         self.count = 0
 
-    def run_alone(self, turn: str = "") -> float:
+    @property
+    def overhead(self) -> float:
         return 0.0
 
     def measured(self, sample: Sample, turn: str = "") -> Measured:

@@ -6,7 +6,9 @@ of the program, all of them switch at once, and stay where the program as a whol
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from math import inf
 
 from dslc.deadline import FOREVER, Deadline
@@ -60,14 +62,7 @@ def switched(
 
 def _reads(program: Walked, roots: Iterable[int], find: Callable[[int], int]) -> dict[int, int]:
     """Count the reads of each class of a program."""
-    out: dict[int, int] = {}
-    for number in map(find, roots):
-        out[number] = out.get(number, 0) + 1
-    for choice in program.choice.values():
-        for kid in choice.kids:
-            kid = find(kid)
-            out[kid] = out.get(kid, 0) + 1
-    return out
+    return Counter(map(find, chain(roots, *(choice.kids for choice in program.choice.values()))))
 
 
 def _saves(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cached_property
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract import EXTRACTORS
@@ -16,7 +16,6 @@ def extract(
     egraph: EGraph,
     price: Price,
     how: str = "joint",
-    roots: Sequence[int] | None = None,
     until: Deadline = FOREVER,
     weigh: Weigh | None = None,
 ) -> Extraction | None:
@@ -24,7 +23,7 @@ def extract(
 
     `weigh` prices weights that are computed from those of the graph; without it they are free.
     """
-    wanted = [egraph.find(root) for root in (egraph.roots if roots is None else roots)]
+    wanted = [egraph.find(root) for root in egraph.roots]
     problem = ExtractionProblem(EGraphTable(egraph, price, weigh), wanted)
     found = EXTRACTORS[how](problem, until)
     return problem.named(found) if found else None
@@ -40,13 +39,39 @@ def program_of(egraph: EGraph, extraction: Extraction) -> Graph:
     return Graph(egraph.inputs, tuple([builder.value(egraph.find(root)) for root in egraph.roots]))
 
 
+class ChosenNodes:
+    """The node of each class that an extraction needs: what it chose, or the fewest nodes for what depends on weights only."""
+
+    def __init__(self, egraph: EGraph, extraction: Extraction) -> None:
+        self._egraph, self._chosen = egraph, extraction.choice
+
+    def of(self, number: int) -> Node:
+        """The node of a class.
+
+        Raises:
+            ValueError: the extraction lacks it.
+        """
+        key = self._chosen[number].key if number in self._chosen else None
+        if key is None and self._egraph.constant(number):
+            key = self._weights[number].key
+        if not isinstance(key, Node):
+            raise ValueError(f"the extraction lacks class {number}")
+        return key
+
+    @cached_property
+    def _weights(self) -> dict[int, Choice]:
+        """The fewest nodes for all that depends on weights only."""
+        constant = [number for number in self._egraph.members if self._egraph.constant(number)]
+        problem = ExtractionProblem(_Weights(self._egraph), constant)
+        return {number: choice for number, (choice, _) in zip(problem.names, problem.tree, strict=True)}
+
+
 class _Builder:
     def __init__(self, egraph: EGraph, extraction: Extraction) -> None:
         self.egraph = egraph
-        self.chosen = {number: one.key for number, one in extraction.choice.items() if isinstance(one.key, Node)}
+        self.chosen = ChosenNodes(egraph, extraction)
         self.built: dict[int, Value] = {}
         self.nodes: dict[Node, Values] = {}
-        self.weights: dict[int, Choice] | None = None
 
     def value(self, root: int) -> Value:
         """The term of a class. What depends on weights only is had by the fewest nodes."""
@@ -57,7 +82,7 @@ class _Builder:
             if number in built:
                 stack.pop()
                 continue
-            node = self._node(number)
+            node = self.chosen.of(number)
             entry = egraph.memo[node]
             missing = [kid for kid in entry.kids if kid not in built]
             if missing:
@@ -75,18 +100,6 @@ class _Builder:
                     break
         return built[root]
 
-    def _node(self, number: int) -> Node:
-        found = self.chosen.get(number)
-        if found:
-            return found
-        if not self.egraph.constant(number):
-            raise ValueError(f"the extraction lacks class {number}")
-        if self.weights is None:
-            self.weights = weights_of(self.egraph)
-        key = self.weights[number].key
-        assert isinstance(key, Node)
-        return key
-
 
 @record
 class _Weights:
@@ -96,10 +109,3 @@ class _Weights:
 
     def choices(self, number: int) -> list[Choice]:
         return [Choice(node, 1.0, self.egraph.memo[node].kids) for node in self.egraph.members[number] if node.constant]
-
-
-def weights_of(egraph: EGraph) -> dict[int, Choice]:
-    """Choose the fewest nodes for all that depends on weights only."""
-    constant = [number for number in egraph.members if egraph.constant(number)]
-    problem = ExtractionProblem(_Weights(egraph), constant)
-    return {number: choice for number, (choice, _) in zip(problem.names, problem.tree, strict=True)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import count
 from typing import NamedTuple, Protocol
 
@@ -213,7 +214,6 @@ class ExtractionProblem:
         for number in order:
             choice, cost = tree[number]
             self.tree.append((choice._replace(kids=tuple([place[kid] for kid in choice.kids])), cost))
-        self._uses: list[list[tuple[int, Choice]]] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -224,13 +224,17 @@ class ExtractionProblem:
     def choices(self, number: int) -> Sequence[Choice]:
         return self.rows[number]
 
+    @cached_property
+    def _uses(self) -> list[list[tuple[int, Choice]]]:
+        """The choices that read each class, each with the class that it is a choice of."""
+        uses: list[list[tuple[int, Choice]]] = [[] for _ in self.rows]
+        for own, row in enumerate(self.rows):
+            for choice in row:
+                for kid in dict.fromkeys(choice.kids):
+                    uses[kid].append((own, choice))
+        return uses
+
     def uses(self, number: int) -> Sequence[tuple[int, Choice]]:
-        if self._uses is None:
-            self._uses = [[] for _ in self.rows]
-            for own, row in enumerate(self.rows):
-                for choice in row:
-                    for kid in dict.fromkeys(choice.kids):
-                        self._uses[kid].append((own, choice))
         return self._uses[number]
 
     def completed(self, program: Extraction) -> list[Choice]:

@@ -274,6 +274,16 @@ def matched(match: Match) -> set[Node]:
     return {*match.state.nodes.values(), *(value.node for _, value in match.roots)}
 
 
+def apart(found: Iterable[tuple[Match, dict[Value, Value]]]) -> Iterator[dict[Value, Value]]:
+    """Yield the replacements of matches that share no node with an earlier one."""
+    taken: set[Node] = set()
+    for match, new in found:
+        nodes = matched(match)
+        if taken.isdisjoint(nodes):
+            taken |= nodes
+            yield new
+
+
 def built(values: Iterable[Value], known: Collection[Node]) -> Iterator[Node]:
     """Yield the nodes of values that are not among some known ones, and neither below these."""
     stack, seen = [value.node for value in values], set[Node]()

@@ -5,15 +5,14 @@ from __future__ import annotations
 from math import isfinite
 
 from dslc.cost.model import CostModel
-from dslc.ir.graph import Call, Graph, ScopeNode, Value
+from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import abstracted, leaves_of
-from dslc.ir.scalar import Reduce, Scalar, Sym, scalars, walk
+from dslc.ir.scalar import Scalar, Sym, scalars
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.generators.protocol import SearchContext
+from dslc.search.region_rewrites.expressions import reductions
 from dslc.search.region_rewrites.hot_operators import SHARE as DERIVATIONS_SHARE
 from dslc.search.region_rewrites.region_log import TOLD as LOOKING_TOLD
-from dslc.semantics.elaborate import expand
-from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
 
@@ -44,7 +43,7 @@ def _open_share(rules: Rules, start: Candidate, costs: CostModel) -> tuple[float
             continue
         program, _ = abstracted(node.values, leaves_of((node,)))
         if program not in asked:
-            asked[program] = _reduces(rules, program)
+            asked[program] = bool(reductions(rules, program))
         price = costs.cost(node) if asked[program] else 0.0
         if price and isfinite(price):
             seconds += price
@@ -56,13 +55,3 @@ def _open_share(rules: Rules, start: Candidate, costs: CostModel) -> tuple[float
 def _names(values: list[Value]) -> list[str]:
     sizes = [size for value in values for size in value.type.shape if isinstance(size, Scalar)]
     return [node.name for size in sizes for node in scalars(Sym, size)]
-
-
-def _reduces(rules: Rules, program: Graph) -> bool:
-    try:
-        below = Graph(program.inputs, expand(rules, program.outputs)).nodes()
-    except (Mismatch, EvalError):
-        return False
-    return any(
-        isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body)
-    )

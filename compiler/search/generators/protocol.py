@@ -84,10 +84,6 @@ class SearchContext:
         journal.begun.append((who, limits))
         return limits
 
-    def note(self, text: str) -> None:
-        """Add a line to the report, once."""
-        self.run.note(text)
-
     def improved(self, found: Candidate, steps: int) -> None:
         """Keep a candidate that is better than those before: an interruption goes by it."""
         self.run.best = found

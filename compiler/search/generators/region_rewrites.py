@@ -64,7 +64,7 @@ class RegionRewrites(Generator):
                 builder = rewriter.source.builder
                 for made, log in rewriter.proposals(base):
                     for note in builder.notes:
-                        context.note(note)
+                        context.run.note(note)
                     yield Proposal(
                         made,
                         costly=made,

@@ -115,7 +115,7 @@ def searched(
             context.run.warn(no_compiler() or "no kernels: the target is ONNX Runtime's own operators alone")
     space = Space(
         start, (Substitutions(context.rules), *others), context.costs, limits, settings.seed, settings.alpha, settings.layouts, told,
-        settings.budget or None, settings.steps, findings, price, context.note,
+        settings.budget or None, settings.steps, findings, price, context.run.note,
         grown.extend if settings.dump_egraph else None,
     )  # fmt: skip
     for found in settings.strategy.explore(space):

@@ -50,18 +50,20 @@ def explore(referenced: Referenced, cache: CostCache, run: RunState) -> Finished
 def explore_until_decided(scheduler: Scheduler) -> Finished:
     """Return what is decided of all that is found while there is time; it stands where the rest of the time decides nothing."""
     context, run, referenced = scheduler.context, scheduler.context.run, scheduler.context.referenced
-    run.measured = context.costs.measurer.count
-    with context.halted():
-        finished = accept(referenced, run)
+
+    def accepted() -> Finished:
+        run.measured = context.costs.measurer.count
+        with context.halted():
+            return accept(referenced, run)
+
+    finished = accepted()
     with suppress(TimeUp, Unusable):
         while not referenced.task.heavy and not run.journal.repeats:
             count, scheduler.spare = len(run.checked), True
             scheduler.run()
             if len(run.checked) <= count:
                 break
-            run.measured = context.costs.measurer.count
-            with context.halted():
-                again = accept(referenced, run)
+            again = accepted()
             finished = again if again.contender else finished
     with context.halted():
         return narrow_intervals(finished, referenced, run)

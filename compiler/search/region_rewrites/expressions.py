@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, scope_value
+from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, nodes_of, scope_value
 from dslc.ir.holes import abstracted, leaves_of
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, apply, num, rebuild, scalars, walk
+from dslc.ir.scalar import Num, Read, Reduce, Scalar, apply, num, rebuild, scalars, walk
 from dslc.ir.scopes import inline
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -41,14 +41,15 @@ def as_one(value: Value) -> Value:
     return value if body is node.scope.body else scope_value(replace(node.scope, body=body), node.args)
 
 
-def reductions(rules: Rules, node: Call) -> int | None:
-    """The number of reductions of an operator; None where it is no expression."""
-    program, _ = abstracted(node.values, leaves_of((node,)))
-    value = expanded(rules, program)
-    if not value:
+def reductions(rules: Rules, program: Graph) -> int | None:
+    """The number of reductions of a program; None where it is no expression."""
+    try:
+        below = nodes_of(expand(rules, program.outputs))
+    except (Mismatch, EvalError, DslcError):
         return None
-    scopes = [one for one in Graph(program.inputs, (value,)).nodes() if isinstance(one, ScopeNode)]
-    return sum(isinstance(part, Reduce) for one in scopes for part in walk(one.scope.body))
+    return sum(
+        isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body)
+    )
 
 
 def is_moved(rules: Rules, node: Call) -> bool:
@@ -121,7 +122,7 @@ def _sum(rules: Rules, program: Graph) -> tuple[ScopeNode, Reduce] | None:
 
 def _squared(part: Scalar) -> Scalar | None:
     """`f * f` as `f ^ 2`, where `f` is more than an element: so rules are written."""
-    if isinstance(part, Apply) and part.name == "*" and len(part.args) == 2 and part.args[0] is part.args[1]:
+    if part.op == "*" and len(part.args) == 2 and part.args[0] is part.args[1]:
         return None if isinstance(part.args[0], Read) else apply("^", part.args[0], num(2))
     return None
 

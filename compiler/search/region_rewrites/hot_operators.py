@@ -30,12 +30,11 @@ BEHIND = 4  #: nodes behind a product that are computed with it
 class HotOperators:
     """A source of regions and programs; see `Derivations` and `Mutants`.
 
-    `share` of a model that equal regions must take; `every`: also those that are at the runtime's best; `faster`: candidates with
+    `every`: also those that are at the runtime's best; `faster`: candidates with
     kernels, as hot is what takes a share of the fastest.
     """
 
     builder: Builder
-    share: float = SHARE
     every: bool = False
     faster: Collection[Candidate] = ()
     background: BackgroundSearch | None = None
@@ -71,7 +70,7 @@ class HotOperators:
 
     # ---- regions -----------------------------------------------------------------------------------------------
 
-    def operators(self, base: Candidate, around: Neighbours, share: float | None = None) -> list[HotRegion]:
+    def operators(self, base: Candidate, around: Neighbours, share: float = SHARE) -> list[HotRegion]:
         """Hot operators, the dearest first."""
         groups: dict[Graph, list[tuple[Call, ...]]] = {}
         for node in around.nodes:
@@ -89,7 +88,7 @@ class HotOperators:
         self,
         base: Candidate,
         groups: Mapping[Graph, Sequence[tuple[Call, ...]]],
-        share: float | None = None,
+        share: float = SHARE,
         every: bool = False,
     ) -> list[HotRegion]:
         """Regions of some places of each program that take a share of the model, and are not at their best, or `every`."""
@@ -99,7 +98,7 @@ class HotOperators:
         for program, places in groups.items():
             price = sum(map(self.builder.costs.cost, places[0]))
             own = [min(price, self.builder.spent.get(place[0], inf)) for place in places]
-            if isfinite(price) and sum(own) >= (self.share if share is None else share) * beaten:
+            if isfinite(price) and sum(own) >= share * beaten:
                 region = HotRegion(program, tuple(places), max(own))
                 if self.every or every or not self.at_its_best(region):
                     worth[region] = sum(own)
@@ -159,11 +158,15 @@ def turn(region: HotRegion, dearer: float) -> float:
 def subprograms(rules: Rules, around: Neighbours, nodes: Iterable[Call]) -> Iterator[tuple[Call, ...]]:
     """Sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
     for node in nodes:
-        if reductions(rules, node) == 1:
+        if _reductions(rules, node) == 1:
             below = _pointwise_below(rules, node, around)
             for inner in dict.fromkeys((_selecting(rules, node, below), below)):
                 if inner:
                     yield (node, *inner)
+
+
+def _reductions(rules: Rules, node: Call) -> int | None:
+    return reductions(rules, abstracted(node.values, leaves_of((node,)))[0])
 
 
 def _pointwise_below(rules: Rules, node: Call, around: Neighbours) -> tuple[Call, ...]:
@@ -176,7 +179,7 @@ def _pointwise_below(rules: Rules, node: Call, around: Neighbours) -> tuple[Call
             alone = arg not in around.final and all(user in own for user in around.used.get(arg, ()))
             if not alone or not isinstance(below, Call) or below.constant or len(below.types) != 1:
                 continue
-            if reductions(rules, below) == 0:
+            if _reductions(rules, below) == 0:
                 own[below] = None
                 stack.append(below)
     return tuple(own)[1:]

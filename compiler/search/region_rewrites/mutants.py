@@ -18,9 +18,8 @@ from dslc.deadline import TimeUp
 from dslc.derivation.programs import PricedProgram, calls_of, estimated
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, nodes_of, replace
+from dslc.ir.graph import Call, Graph, Node, Value, nodes_of, replace
 from dslc.ir.holes import abstracted, leaves_of
-from dslc.ir.scalar import Reduce, walk
 from dslc.mutate.batch_tiling import overlapping, sheets
 from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of, wrong_at
@@ -34,7 +33,7 @@ from dslc.prove.partial.rules import percent
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.background import DerivedOperator, Task
 from dslc.search.region_rewrites.derivations import DEARER
-from dslc.search.region_rewrites.expressions import expanded, is_static
+from dslc.search.region_rewrites.expressions import is_static, reductions
 from dslc.search.region_rewrites.hot_operators import HotOperators, turn
 from dslc.search.region_rewrites.region_log import HotRegion, MatchSite
 from dslc.semantics.apply import apply
@@ -88,7 +87,7 @@ class Mutants(HotOperators):
                 if self.builder.until.over:
                     raise TimeUp
                 program, _ = abstracted(root.values, leaves_of((root, *inner)))
-                if program not in asked and self._reduces(program):
+                if program not in asked and reductions(self.builder.rules, program):
                     groups.setdefault(program, {})[root] = (root, *inner)
         found = {region.program: region for region in self.operators(base, around)}
         # those that rules ask for whatever they take beyond their operations
@@ -108,14 +107,7 @@ class Mutants(HotOperators):
         (value,) = program.outputs
         dtypes = {each.type.dtype for each in (*program.inputs, value)}
         linear = len(dtypes) == 1 and value.type.dtype.is_float and is_linear_region(self.builder.rules, program)
-        return linear and self._reduces(program)
-
-    def _reduces(self, program: Graph) -> bool:
-        value = expanded(self.builder.rules, program)
-        below = nodes_of([value]) if value else []
-        return any(
-            isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body)
-        )
+        return linear and bool(reductions(self.builder.rules, program))
 
     def at_its_best(self, region: HotRegion) -> bool:
         """Return whether a region takes no longer than an operator of it, in the fastest form that it may become.

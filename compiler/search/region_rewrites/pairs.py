@@ -16,7 +16,7 @@ from dslc.records import record
 from dslc.search.candidates.candidate import Candidate
 from dslc.search.region_rewrites.building import Builder
 from dslc.search.region_rewrites.derivations import Derivations, rule_of
-from dslc.search.region_rewrites.hot_operators import site_of
+from dslc.search.region_rewrites.hot_operators import SHARE, site_of
 from dslc.search.region_rewrites.region_log import HotRegion, MatchSite, Visit
 
 EACH = 24  #: programs of each of two nodes that are combined
@@ -39,8 +39,7 @@ class PairedDerivation:
 
     def regions(self, base: Candidate, around: Neighbours) -> list[HotRegion]:
         """Hot nodes that read a common value, neither of them below the other; the dearest first."""
-        share = self.derivations.share
-        hot = self.derivations.operators(base, around, share / 2)
+        hot = self.derivations.operators(base, around, SHARE / 2)
         prices = {node: region.price for region in hot for (node,) in region.places}
         pairs: dict[tuple[Call, Call], float] = {}
         for a, b in combinations(prices, 2):
@@ -49,7 +48,7 @@ class PairedDerivation:
                 pairs[a, b] = prices[a] + prices[b]
         groups: dict[Graph, list[tuple[Call, Call]]] = {}
         for pair in sorted(pairs, key=lambda pair: -pairs[pair])[:PAIRS]:
-            if pairs[pair] >= share * base.cost:
+            if pairs[pair] >= SHARE * base.cost:
                 groups.setdefault(abstracted([call.values[0] for call in pair], leaves_of(pair))[0], []).append(pair)
         return [HotRegion(each, tuple(own), pairs[own[0]]) for each, own in groups.items()]
 

@@ -362,16 +362,14 @@ class _Chain:
         at = [1] * len(found)
         self.turns: list[_Turn] = []
         while waiting := [k for k, path in enumerate(paths) if at[k] < len(path)]:
-            votes: dict[str, int] = {}
+            votes = Counter[str]()
             for k in waiting:
-                votes[paths[k][at[k]].rule] = votes.get(paths[k][at[k]].rule, 0) + len(found[k].places)
+                votes[paths[k][at[k]].rule] += len(found[k].places)
             rule = max(votes, key=votes.__getitem__)
             parts = tuple(k for k in waiting if paths[k][at[k]].rule == rule)
             steps = [(paths[k][at[k]], len(found[k].places)) for k in parts]
-            count, gain = (
-                sum(step.count * often for step, often in steps),
-                sum(step.gain * often for step, often in steps),
-            )
+            count = sum(step.count * often for step, often in steps)
+            gain = sum(step.gain * often for step, often in steps)
             facts = tuple(dict.fromkeys([fact for step, _ in steps for fact in step.facts]))
             self.turns.append(_Turn(rule, count, gain, parts, facts))
             for k in parts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dslc.cost.evaluation import Evaluation
@@ -147,9 +147,7 @@ class RegionMap:
             if made is not None:
                 steps[made] += 1
                 steps[max(made, users[-1])] -= 1
-        for k in range(1, len(steps)):
-            steps[k] += steps[k - 1]
-        return steps
+        return list(itertools.accumulate(steps))
 
     def _narrow(self) -> list[int]:
         """Cut the graph at the narrowest place that is neither too near nor too far, of equals by what stands there."""
@@ -313,20 +311,20 @@ class RegionMap:
     def _place(self, part: Iterable[int]) -> RegionPlace | None:
         chosen = set(part)
         nodes = sorted((node for k in chosen for node in self.groups[k].nodes), key=self.position.__getitem__)
-        inside = set(nodes)
         outputs = [
             value
             for node in nodes
             for value in node.values
             if value in self._outputs or value in self._held or any(k not in chosen for k in self._users.get(value, ()))
         ]
-        return over_holes(nodes, inside, outputs) if outputs else None
+        return over_holes(nodes, outputs) if outputs else None
 
 
-def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequence[Value]) -> RegionPlace:
+def over_holes(nodes: Sequence[Node], outputs: Sequence[Value]) -> RegionPlace:
     """Nodes of a graph, arguments first, as a region, and where it stands."""
     new: dict[Value, Value] = {}
     args: list[Value] = []
+    inside = set(nodes)
 
     def hole(value: Value) -> Value:
         type = value.type_or_none

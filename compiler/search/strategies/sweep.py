@@ -15,7 +15,7 @@ from typing import Any
 
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.model import CostModel
-from dslc.ir.graph import Node, Value
+from dslc.ir.graph import Value
 from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
@@ -23,9 +23,9 @@ from dslc.search.candidates.candidate import (
     NOISE,
     Candidate,
     Limits,
+    apart,
     disjoint,
     least_gain,
-    matched,
     replaced,
     rewritten,
 )
@@ -175,13 +175,7 @@ def everywhere(
         if one is not None:
             # of equal gains in the order of the operands, so that like branches are treated alike
             found.append((-one, tuple(start.index.rank[value.node] for _, value in match.roots), match, new))
-    taken: set[Any] = set()
-    chosen: list[dict[Value, Value]] = []
-    for _, _, match, new in sorted(found, key=lambda item: item[:2]):
-        nodes = matched(match)
-        if not nodes & taken:
-            taken |= nodes
-            chosen.append(new)
+    chosen = list(apart((match, new) for _, _, match, new in sorted(found, key=lambda item: item[:2])))
     before = start.candidate
     while chosen:
         graph = flattened(costs.rules, rewritten(before.graph, disjoint(chosen)))
@@ -353,13 +347,7 @@ def _joined(space: Space, rule: CompiledRule) -> Candidate | None:
     graph, count = space.graph, 0
     size = len(graph.nodes())
     for _ in range(MOST_TURNS):
-        taken: set[Node] = set()
-        chosen: list[dict[Value, Value]] = []
-        for match, new in replaced(find_matches(rule, GraphIndex(graph), limit=MATCHES)):
-            nodes = matched(match)
-            if not nodes & taken:
-                chosen.append(new)
-                taken |= nodes
+        chosen = list(apart(replaced(find_matches(rule, GraphIndex(graph), limit=MATCHES))))
         found = flattened(space.costs.rules, rewritten(graph, disjoint(chosen))) if chosen else graph
         smaller = len(found.nodes())
         if smaller >= size:

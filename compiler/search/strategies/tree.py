@@ -442,7 +442,7 @@ class Searching:
         limits, caps = self._limits, self._caps[near]
         matches, sampled = (state.beside if near else state.places).of(rule, self._random, caps, limits.until)
         if len(matches) > caps.matches:
-            matches = [matches[k] for k in sorted(self._random.sample(range(len(matches)), caps.matches))]
+            matches = rewrite.sampled(matches, caps.matches, self._random)
             sampled = True
         if not matches or not limits.step():
             return None
@@ -463,10 +463,10 @@ class Searching:
         if not told or not self._limits.step():
             return None
         most = self._caps[True].matches
-        taken = sorted(self._random.sample(range(len(told)), most)) if len(told) > most else range(len(told))
+        taken = rewrite.sampled(told, most, self._random) if len(told) > most else told
         child = state.egraph.clone()
         unions = 0
-        for fact, leaves in (told[k] for k in taken):
+        for fact, leaves in taken:
             if len(child) >= self._options.enodes:
                 break
             unions += rewrite.state(child, fact, rewrite.placed(child, leaves))
