@@ -83,23 +83,20 @@ class Recipe:
         Raises:
             Refused: finite weights would become infinite.
         """
-        places = [*leaves, *self.kept]
-        count = len(leaves)
-        for node, args in self.steps:
+
+        def make(node: Node, args: Values) -> Values:
             if not isinstance(node, Call):
-                places += with_args(node, tuple([places[k] for k in args]))
-            elif len(args) == 1 and args[0] < count:
+                found = with_args(node, args)
+            elif len(args) == 1 and args[0] in leaves:
                 made = known.setdefault(node.head, {})
-                over = leaves[args[0]]
-                found = made.get(over)
-                if found is None:
-                    found = made[over] = called(node.head, (over,))
-                places += found
+                found = made.get(args[0]) or made.setdefault(args[0], called(node.head, args))
             else:
-                places += called(node.head, tuple([places[k] for k in args]))
-            if node.constant and spoiled(rules, places[-1]):
+                found = called(node.head, args)
+            if node.constant and spoiled(rules, found[-1]):
                 raise Refused(SPOILED)
-        return tuple([places[k] for k in self.outputs])
+            return found
+
+        return self.over(leaves, make)
 
 
 def recipe(
