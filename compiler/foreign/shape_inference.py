@@ -303,16 +303,16 @@ class Typing:
         waiting = self._cuts
         while waiting:
             known = [cut for cut in waiting if isinstance(self.unifier.dim(cut[0]), Sum)]
-            for cut, parts in known or waiting[:1]:
-                here = self.unifier.dim(cut)
-                if isinstance(here, Sum) and len(here.parts) != len(parts):
-                    raise Clash(f"a split into {len(parts)} of {len(here.parts)} joined tensors")
-                if isinstance(here, Sum):
-                    for part, size in zip(here.parts, parts, strict=True):
-                        self.unifier.equal(part, size)
-                else:
-                    self.unifier.equal(here, Sum(parts))
             done = known or waiting[:1]
+            for cut, parts in done:
+                here = self.unifier.dim(cut)
+                if not isinstance(here, Sum):
+                    self.unifier.equal(here, Sum(parts))
+                    continue
+                if len(here.parts) != len(parts):
+                    raise Clash(f"a split into {len(parts)} of {len(here.parts)} joined tensors")
+                for part, size in zip(here.parts, parts, strict=True):
+                    self.unifier.equal(part, size)
             waiting = [cut for cut in waiting if cut not in done]
         self._cuts = []
 

@@ -137,14 +137,12 @@ class PlotBar:
 
 def bars(before: Mapping[str, float], after: Mapping[str, float], most: int = 14) -> tuple[PlotBar, ...]:
     """The groups that take longest in one of the two models, what is left as one more."""
-    names = sorted({*before, *after}, key=lambda name: -max(before.get(name, 0.0), after.get(name, 0.0)))
-    shown, rest = names[:most], names[most:]
-    rows = [(name, before.get(name, 0.0), after.get(name, 0.0)) for name in shown]
+    every = [(name, before.get(name, 0.0), after.get(name, 0.0)) for name in {**before, **after}]
+    every.sort(key=lambda row: -max(row[1:]))
+    rows, rest = every[:most], every[most:]
     if rest:
-        rows.append(
-            (f"{len(rest)} others", sum(before.get(n, 0.0) for n in rest), sum(after.get(n, 0.0) for n in rest))
-        )
-    longest = max((max(one, other) for _, one, other in rows), default=0.0) or 1.0
+        rows.append((f"{len(rest)} others", sum(one for _, one, _ in rest), sum(other for _, _, other in rest)))
+    longest = max((max(row[1:]) for row in rows), default=0.0) or 1.0
     return tuple(
         PlotBar(name, one, other, round(one / longest, 4), round(other / longest, 4)) for name, one, other in rows
     )
