@@ -413,12 +413,11 @@ class Structure:
     # ---- values ------------------------------------------------------------------------------------------------
 
     def _pattern(self, pattern: Pattern, value: Value, state: MatchState) -> Iterator[MatchState]:
-        if isinstance(pattern, Variable):
-            known = state.values.get(pattern.name)
-            if known:
-                if known == value:
-                    yield state
-                return
+        known = result_of(pattern, state)
+        if known:
+            if known == value:
+                yield state
+        elif isinstance(pattern, Variable):
             if pattern.name in self._rule.constants and not value.constant and self.filtered:
                 return
             names = dict(state.names)
@@ -426,11 +425,6 @@ class Structure:
             if bindings is not None and bound(bindings, names):
                 yield MatchState({**state.values, pattern.name: value}, names, *state[2:])
         elif isinstance(pattern, Result):
-            results = state.results.get(pattern.site)
-            if results is not None:
-                if results[pattern.output] == value:
-                    yield state
-                return
             site = self._sites[pattern.site]
             nodes = self._index.nodes(value)
             if self.filtered and len(nodes) > 1:

@@ -52,7 +52,7 @@ class Plot:
 
 def ratios(sizes: Mapping[str, Any]) -> Plot | None:
     """The ratio of each pair, in the order of the rounds; None where there are no pairs."""
-    pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
+    pairs = _timed(sizes)
     values = [one["before_ms"] / one["after_ms"] for one in pairs]
     if not pairs or not all(map(math.isfinite, values)):
         return None
@@ -74,7 +74,7 @@ def ratios(sizes: Mapping[str, Any]) -> Plot | None:
 
 def times(sizes: Mapping[str, Any], names: Sequence[str] = ("before", "after")) -> Plot | None:
     """Milliseconds of both models, called by their names, in each pair; None where there are no pairs."""
-    pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
+    pairs = _timed(sizes)
     values = [one[key] for one in pairs for key in ("before_ms", "after_ms")]
     if not pairs or not all(map(math.isfinite, values)):
         return None
@@ -84,6 +84,10 @@ def times(sizes: Mapping[str, Any], names: Sequence[str] = ("before", "after")) 
         for k, one in enumerate(pairs) for kind, name in zip(("before", "after"), names, strict=True)
     )  # fmt: skip
     return Plot(HEIGHT, dots, tuple(scale.grid(" ms")))
+
+
+def _timed(sizes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
 
 
 class _Scale:
