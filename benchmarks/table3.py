@@ -16,13 +16,14 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 
 from benchmarks.counted_graphs import count_graphs
 from dslc.generate.general.dimensions import NotGeneral
 from dslc.generate.general.rules import GeneralRule, generalise, less_general, narrowed
 from dslc.generate.proofs import Proofs
-from dslc.generate.pruning.generality import PrimeValues, PruningResult, key, reduced, without_renamed
+from dslc.generate.pruning.generality import PrimeValues, key, reduced, without_renamed
 from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import Build, Conjecture, Term, inputs, outputs, subterms
 from dslc.prove.verdict import RELIABLE, RuleVerdict
@@ -30,6 +31,14 @@ from dslc.semantics.library import Rules, load
 
 TABLE_1 = "ewadd ewmul smul transpose matmul conv enlarge relu pool_avg pool_max concat split C_pool I_conv I_matmul I_ewmul".split()
 PAPER = {"initial": 28744, "input tensor renaming": 17346, "common subgraph": 743}
+
+
+@dataclass(slots=True)
+class PruningResult:
+    """The kept candidates, and for each of those the ones it stands for (pruned only because that one holds)."""
+
+    kept: list[Conjecture] = field(default_factory=list)
+    because: dict[Conjecture, list[Conjecture]] = field(default_factory=dict)
 
 
 def without_common(candidates: Iterable[Conjecture], values: PrimeValues, build: Build) -> PruningResult:
@@ -135,10 +144,10 @@ def main() -> None:
             print(f"  pruned: a sample of {options.sample} of {counted.candidates} candidates")
         candidates = [counted.candidate(k) for k in chosen]
         renamed = without_renamed(candidates)
-        common = without_common(renamed.kept, PrimeValues(rules), partial(outputs, rules))
+        common = without_common(renamed, PrimeValues(rules), partial(outputs, rules))
         found = {
             "initial": len(candidates),
-            "input tensor renaming": len(renamed.kept),
+            "input tensor renaming": len(renamed),
             "common subgraph": len(common.kept),
         }
         scale = counted.candidates / max(1, len(candidates))

@@ -200,7 +200,7 @@ class _Side:
         op = self.operators[tensor.operator]
         if op.kind not in PARALLEL or len(op.inputs) != 1:
             inputs = tuple(self.place(each, op.kind in _PRODUCTS) for each in op.inputs)
-            return RuleTensor(self._add(replace(op, inputs=inputs)), tensor.output)
+            return self._add(replace(op, inputs=inputs), tensor.output)
         (inner,) = op.inputs
         dimension, degree = op.get("parallel_dim"), op.get("parallel_degree")
         copies = dimension == self.axes.replica
@@ -216,15 +216,14 @@ class _Side:
         if op.kind not in {"replicate", "reduce"}:
             return self.place(inner, read)
         if not isinstance(dimension, int) or not isinstance(degree, int):
-            return RuleTensor(self._add(replace(op, inputs=(self.place(inner),))))
+            return self._add(replace(op, inputs=(self.place(inner),)))
         if op.kind == "reduce" and self.axes.rank == 4 and dimension == 3 and self.axes.copies:
-            return RuleTensor(self._add(Operator(_BESIDE_COPIES, (self.place(inner),))))
+            return self._add(Operator(_BESIDE_COPIES, (self.place(inner),)))
         parameters = [("axis", self.axes.axis(dimension)), ("degree", degree)]
         if self.axes.rank is not None:
             parameters.append(("numdim", self.axes.rank))
-        return RuleTensor(
-            self._add(Operator(op.kind, (self.place(inner, read and op.kind == "replicate"),), tuple(parameters)))
-        )
+        place = self.place(inner, read and op.kind == "replicate")
+        return self._add(Operator(op.kind, (place,), tuple(parameters)))
 
     def _copied(self, op: Operator) -> RuleTensor | None:
         """The tensor that was replicated along the dimension that is reduced; None where it was not."""
@@ -241,11 +240,11 @@ class _Side:
     def _sum(self, tensor: RuleTensor, count: int) -> RuleTensor:
         total = tensor
         for _ in range(count - 1):
-            total = RuleTensor(self._add(Operator("ew_add", (tensor, total))))
+            total = self._add(Operator("ew_add", (tensor, total)))
         return total
 
-    def _add(self, op: Operator) -> int:
-        return self.kept.setdefault(op, len(self.kept))
+    def _add(self, op: Operator, output: int = 0) -> RuleTensor:
+        return RuleTensor(self.kept.setdefault(op, len(self.kept)), output)
 
     def _moves(self, tensor: RuleTensor, kinds: set[str]) -> bool:
         op = self.operators[tensor.operator]

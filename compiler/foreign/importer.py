@@ -219,7 +219,7 @@ def _numbers(typing: Typing) -> dict[int, Shape]:
 
 
 def _text(unifier: Unifier, shape: Shape) -> str:
-    values = [value_of(dim) for dim in [unifier.dim(dim) for dim in unifier.shape(shape).dims]]
+    values = [value_of(unifier.dim(dim)) for dim in unifier.shape(shape).dims]
     return "x".join("?" if value is None else str(value) for value in values) or "one number"
 
 

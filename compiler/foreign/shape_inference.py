@@ -303,16 +303,16 @@ class Typing:
         waiting = self._cuts
         while waiting:
             known = [cut for cut in waiting if isinstance(self.unifier.dim(cut[0]), Sum)]
-            for cut, parts in known or waiting[:1]:
-                here = self.unifier.dim(cut)
-                if isinstance(here, Sum) and len(here.parts) != len(parts):
-                    raise Clash(f"a split into {len(parts)} of {len(here.parts)} joined tensors")
-                if isinstance(here, Sum):
-                    for part, size in zip(here.parts, parts, strict=True):
-                        self.unifier.equal(part, size)
-                else:
-                    self.unifier.equal(here, Sum(parts))
             done = known or waiting[:1]
+            for cut, parts in done:
+                here = self.unifier.dim(cut)
+                if not isinstance(here, Sum):
+                    self.unifier.equal(here, Sum(parts))
+                    continue
+                if len(here.parts) != len(parts):
+                    raise Clash(f"a split into {len(parts)} of {len(here.parts)} joined tensors")
+                for part, size in zip(here.parts, parts, strict=True):
+                    self.unifier.equal(part, size)
             waiting = [cut for cut in waiting if cut not in done]
         self._cuts = []
 
@@ -339,53 +339,46 @@ def element_types(rule: ForeignRule) -> dict[int, str]:
     Raises:
         Clash: a tensor would have to hold two of them.
     """
-    found = _Elements()
+    # tensors by others of the same elements, or by what these are
+    same: dict[_Place | str, _Place | str] = {}
+
+    def root(one: _Place | str) -> _Place | str:
+        while one in same:
+            one = same[one]
+        return one
+
+    def equal(a: _Place | str, b: _Place | str) -> None:
+        a, b = root(a), root(b)
+        if a == b:
+            return
+        if not isinstance(a, str):
+            same[a] = b
+        elif not isinstance(b, str):
+            same[b] = a
+        else:
+            raise Clash(f"a tensor holds both {_NAMES[b]} and {_NAMES[a]}")
+
     for side, operators in enumerate(rule.sides):
         for at, op in enumerate(operators):
-            found.operator(side, at, op)
+            result = (side, RuleTensor(at))
+            if op.kind in OF_ANY_ELEMENTS:
+                others = [_place(side, tensor) for tensor in op.inputs]
+                others += [(side, RuleTensor(at, output)) for output in range(1, 16 if op.kind == "split" else 1)]
+                for other in others:
+                    equal(result, other)
+                continue
+            wanted, given = ELEMENTS.get(op.kind, (("T",) * len(op.inputs), "T"))
+            equal(given, result)
+            if op.kind == "topk":
+                equal("int64", (side, RuleTensor(at, 1)))
+            for tensor, kind in zip(op.inputs, wanted, strict=False):
+                equal(kind, _place(side, tensor))
     for output in rule.outputs:
-        found.equal(_place(0, output.source), _place(1, output.target))
-    return {number: found.types.get(found.root((0, RuleTensor(number))), "T") for number in rule.inputs()}
+        equal(_place(0, output.source), _place(1, output.target))
+    found = {number: root((0, RuleTensor(number))) for number in rule.inputs()}
+    return {number: kind if isinstance(kind, str) else "T" for number, kind in found.items()}
 
 
 def _place(side: int, tensor: RuleTensor) -> _Place:
     """Inputs are the same on both sides."""
     return (0 if tensor.operator < 0 else side, tensor)
-
-
-@dataclass
-class _Elements:
-    same: dict[_Place, _Place] = field(default_factory=dict)
-    types: dict[_Place, str] = field(default_factory=dict)
-
-    def root(self, place: _Place) -> _Place:
-        while place in self.same:
-            place = self.same[place]
-        return place
-
-    def operator(self, side: int, at: int, op: Operator) -> None:
-        result = (side, RuleTensor(at))
-        if op.kind in OF_ANY_ELEMENTS:
-            others = [_place(side, tensor) for tensor in op.inputs]
-            others += [(side, RuleTensor(at, output)) for output in range(1, 16 if op.kind == "split" else 1)]
-            for other in others:
-                self.equal(result, other)
-            return
-        wanted, given = ELEMENTS.get(op.kind, (("T",) * len(op.inputs), "T"))
-        self._is(result, given)
-        if op.kind == "topk":
-            self._is((side, RuleTensor(at, 1)), "int64")
-        for tensor, kind in zip(op.inputs, wanted, strict=False):
-            self._is(_place(side, tensor), kind)
-
-    def equal(self, a: _Place, b: _Place) -> None:
-        first, second = self.root(a), self.root(b)
-        if first != second:
-            self.same[first] = second
-            if first in self.types:
-                self._is(second, self.types[first])
-
-    def _is(self, place: _Place, kind: str) -> None:
-        known = self.types.setdefault(self.root(place), kind)
-        if known != kind:
-            raise Clash(f"a tensor holds both {_NAMES[known]} and {_NAMES[kind]}")

@@ -173,11 +173,9 @@ class Unifier:
             a, b = _cancelled(*(self.dim(each) for each in self.waiting.pop(0)))
             if a == b:
                 continue
-            if value_of(a) is not None and value_of(b) is not None:
-                self.equal(a, b)
-                continue
-            for left_dim, right_dim in _pairs(a, b):
-                self.equal(left_dim, right_dim)
+            known = value_of(a) is not None and value_of(b) is not None
+            for left, right in [(a, b)] if known else _pairs(a, b):
+                self.equal(left, right)
 
 
 def _times(first: Dim, second: Dim) -> Dim:
@@ -248,7 +246,7 @@ def _pairs(a: Dim, b: Dim) -> list[tuple[Dim, Dim]]:
         case (SizeProduct(), _) if b in (a.first, a.second):
             return [(a.second if b == a.first else a.first, Number(1))]
         case (_, SizeProduct()) if a in (b.first, b.second):
-            return [(b.second if a == b.first else b.first, Number(1))]
+            return _pairs(b, a)
         case (SizeProduct(Number(m), left), SizeProduct(Number(n), right)) if m % n == 0 or n % m == 0:
             return [(_times(Number(m // n), left), right) if m % n == 0 else (left, _times(Number(n // m), right))]
         case (SizeProduct(Number(m), part), Number(n)) | (Number(n), SizeProduct(Number(m), part)) if n % m == 0:

@@ -155,12 +155,8 @@ class _Writer:
         self._tensors = tensor_names(self.rule)
         self._bind()
         params = ", ".join(f"{self._tensors[number]}: {self._type(number)}" for number in self.rule.inputs())
-        outputs = (
-            _OUTPUTS
-            if len(self.rule.outputs) <= len(_OUTPUTS)
-            else tuple(f"Y{k}" for k in range(len(self.rule.outputs)))
-        )
-        outputs = outputs[: len(self.rule.outputs)]
+        count = len(self.rule.outputs)
+        outputs = _OUTPUTS[:count] if count <= len(_OUTPUTS) else tuple(f"Y{k}" for k in range(count))
         left = self._side(0, outputs)
         right = self._side(1, outputs)
         guards = self._guards()
@@ -187,21 +183,15 @@ class _Writer:
     def _bind(self) -> None:
         """Collect the names that the source binds: sizes of its inputs, kernels and parts; those of the target alone are numbers."""
         unifier = self.typing.unifier
-        for number in self.rule.inputs():
-            shape = unifier.shape(self.typing.inputs[number])
-            for dim in shape.dims:
-                self.bound.update(p for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
-            if shape.tail:
-                self.bound.add(shape.tail)
-        for (side, at), dims in self.typing.stated.items():
-            if side == 0 and self.rule.source[at].kind != "conv2d":
-                for dim in dims:
-                    self.bound.update(p for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
-        for side_at, op in enumerate(self.rule.source):
+        said = [self.typing.inputs[number] for number in self.rule.inputs()]
+        for at, op in enumerate(self.rule.source):
             if op.kind in ("constant_one", "reshape"):
-                shape = unifier.shape(self.typing.results[0, side_at][0])
-                self.bound.update(p for d in shape.dims for p in parts_of(unifier.dim(d)) if isinstance(p, Size))
-                self.bound.update([shape.tail] if shape.tail else [])
+                said.append(self.typing.results[0, at][0])
+            if op.kind != "conv2d":
+                said.append(Shape(self.typing.stated.get((0, at), ())))
+        for shape in map(unifier.shape, said):
+            self.bound.update(p for dim in shape.dims for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
+            self.bound.update([shape.tail] if shape.tail else [])
         for (_, value), size in self.typing.kernels.items():
             known = unifier.dim(size)
             if isinstance(known, Size) and known not in self.bound:
@@ -265,13 +255,12 @@ class _Writer:
         inner = self._inner_names(side)
         for at, op in enumerate(operators):
             count = len(self.typing.results[side, at])
-            alone = nested and uses.get(at, 0) == 1 and RuleTensor(at) not in given
-            if count == 1 and alone:
+            if count == 1 and nested and uses.get(at, 0) == 1 and RuleTensor(at) not in given:
                 call = self._call(side, at, op, results)
                 if _depth(call) <= DEEPEST:
                     results[RuleTensor(at)] = call
                     continue
-            if count > 1 and nested and uses.get(at, 0) == 1 and count == 2:
+            if count == 2 and nested and uses.get(at, 0) == 1:
                 call = self._call(side, at, op, results)
                 for output, field_name in enumerate(FIELDS.get(op.kind, ("Y", "Z"))):
                     tensor = RuleTensor(at, output)
@@ -293,9 +282,7 @@ class _Writer:
         return lines
 
     def _inner_names(self, side: int) -> Iterator[str]:
-        k = 0
-        while True:
-            k += 1
+        for k in itertools.count(1):
             name = f"{'AB'[side]}{k}"
             if name not in self.names.values() and name not in self._tensors.values():
                 self.names[Size(name)] = name

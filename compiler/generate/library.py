@@ -203,7 +203,7 @@ class _Generation:
         for level, equations in groupby(sorted(found.kept, key=_level), _level):
             with self.stage("renaming"):
                 candidates = {Conjecture((e.right,), (e.left,)): e for e in equations}
-                group = sorted((candidates[c] for c in without_renamed(candidates).kept), key=_order)
+                group = sorted((candidates[c] for c in without_renamed(candidates)), key=_order)
                 self.stages.counts["after renaming"] += len(group)
             with self.stage("derivability"):
                 pairs = [_directed(equation) for equation in group]

@@ -75,22 +75,19 @@ class Proofs:
     ) -> None:
         """Puts the verdict of every rule into `out`; `told` is called with the number of those that are done, and may end it."""
         for rule in found:
-            known = None if rule in self._begun else self._known(rule)
-            if known:
-                out[rule] = known
-        left = [rule for rule in found if rule not in out]
-        for rule in left:
             if rule not in self._begun:
-                self._ask(rule)
-        while left:
+                if known := self._known(rule):
+                    out[rule] = known
+                else:
+                    self._ask(rule)
+        while left := [rule for rule in found if rule not in out]:
+            if self._done.keys().isdisjoint(left):
+                self._answers(wait=True)
             for rule in left:
                 if rule in self._done:
                     out[rule] = self._done.pop(rule)
                     self._begun.discard(rule)
                     told(len(out))
-            left = [rule for rule in left if rule not in out]
-            if left:
-                self._answers(wait=True)
 
     def _ask(self, rule: GeneralRule) -> None:
         self._number += 1
@@ -106,13 +103,10 @@ class Proofs:
 
     def _answers(self, wait: bool) -> None:
         for task, answered in self._workers.answers(wait):
-            self._take(task, answered)
-
-    def _take(self, task: Task, answered: Sequence[Verdict]) -> None:
-        rule = self._asked.pop(task.rule)
-        self._done[rule] = self._concluded(rule, answered)
-        if self._cache:
-            self._cache.put([self._done[rule]])
+            rule = self._asked.pop(task.rule)
+            self._done[rule] = self._concluded(rule, answered)
+            if self._cache:
+                self._cache.put([self._done[rule]])
 
     def _known(self, rule: GeneralRule) -> RuleVerdict | None:
         sub = definition(self._rules, rule)

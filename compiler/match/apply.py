@@ -51,10 +51,7 @@ def replacements(match: Match) -> dict[Value, Value]:
         Refused: the right side has no value here, or one of another type.
     """
     built = match.cases.replacement(match.order, match.ways, match.index, match.leaves, match.case, match.number)
-    for way in match.ways:
-        if way.state.wraps:
-            break
-    else:
+    if not any(way.state.wraps for way in match.ways):
         return dict(zip(match.replaced, built, strict=True))
     rules, wraps = match.rule.rules, match.state.wraps
     out: dict[Value, Value] = {}

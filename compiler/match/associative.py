@@ -36,13 +36,11 @@ def operand_lists(node: Call, index: Index) -> list[Values]:
 def operands_within(node: Call, index: Index) -> set[Value]:
     """Every value that stands in one of the `operand_lists`, at least."""
     out = set(node.args)
-    level = list(node.args)
+    level: Sequence[Value] = node.args
     for _ in range(MOST_OPERANDS - len(node.args)):
         level = [
             arg for operand in level for below in nested(node, operand, index) for arg in below.args if arg not in out
         ]
-        if not level:
-            break
         out.update(level)
     return out
 

@@ -89,13 +89,9 @@ def expected(pattern: AttrPattern, names: dict[str, Any]) -> str:
     if isinstance(pattern, Bound):
         return f"`{pattern.name}`, which is {show(names.get(pattern.name))}"
     if isinstance(pattern, Entries):
-        parts = []
-        for element in pattern.elements:
-            if isinstance(element, Rest):
-                parts.append(f"*{element.name}")
-            elif isinstance(element, Bound):
-                parts.append(element.name)
-            else:
-                parts.append(expected(element, names))
-        return "[" + ", ".join(parts) + "]"
+        parts = [
+            f"*{one.name}" if isinstance(one, Rest) else one.name if isinstance(one, Bound) else expected(one, names)
+            for one in pattern.elements
+        ]
+        return f"[{', '.join(parts)}]"
     return pattern.quoted.expr.span.text if isinstance(pattern, Equal) else "the default"

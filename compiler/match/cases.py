@@ -153,7 +153,4 @@ def _choices(rule: CompiledRule, state: MatchState, names: Mapping[str, Any]) ->
             inner.bind(searches[k].name, value)
             yield from go(k + 1, inner, {**chosen, searches[k].name: value})
 
-    if not searches:
-        yield {}
-        return
-    yield from go(0, environment(rule, state, names), {})
+    return go(0, environment(rule, state, names), {})

@@ -56,8 +56,7 @@ class Closest(Structure):
                     return
                 for state in self._at(number, node, MatchState()):
                     for found in self._tops_from(rest, state) if number in side.tops else [self._above(number, state)]:
-                        if self._rank(found) > self.rank:
-                            self.rank, self.state = self._rank(found), found
+                        self._keep(self._rank(found), found)
 
     def _places(self, site: Site) -> dict[Call, None]:
         """The calls of a site's operator, and those that read what may be its argument; none that computes only weights."""
@@ -77,10 +76,13 @@ class Closest(Structure):
 
     def _above(self, number: int, state: MatchState) -> MatchState:
         """A part that matches, and nothing that reads it."""
-        reads = [
-            (site, arg) for site in self._sites for arg in site.args if isinstance(arg, Result) and arg.site == number
-        ]
-        return self._unread(reads[0][0], [state.results[number][reads[0][1].output]], state)
+        site, output = next(
+            (site, arg.output)
+            for site in self._sites
+            for arg in site.args
+            if isinstance(arg, Result) and arg.site == number
+        )
+        return self._unread(site, [state.results[number][output]], state)
 
     def _unread(self, site: Site, values: Sequence[Value], state: MatchState) -> MatchState:
         """A call that should read one of some values is missed."""
@@ -98,19 +100,21 @@ class Closest(Structure):
     def _rank(self, state: MatchState) -> tuple[int, ...]:
         return 0, _matched(state), -len({item.site for item in state.missed})
 
-    def refused(self, state: MatchState, reason: str, span: Span | None) -> bool:
-        """The structure fits, and a type, an attribute or a guard does not. Returns whether enough places were seen."""
+    def refused(self, state: MatchState, reason: str, span: Span | None, guarded: bool = False) -> bool:
+        """The structure fits, and a type, an attribute or a guard does not; the right side where `guarded`.
+
+        Returns whether enough places were seen.
+        """
         self._steps += 1
         # calls stand before those around them
         site = next((site.id for site in self._sites if span and span.starts_in(site.span)), -1)
-        self.keep(state, (1, site < 0), site, reason, None if site >= 0 else span or self._rule.span)
+        at = None if site >= 0 else span or self._rule.span
+        self._keep((1, guarded, site < 0), _missing(state, site, state.nodes.get(site), lambda: reason, at))
         return self._steps > REFUSED
 
-    def keep(self, state: MatchState, rank: tuple[int, ...], site: int, reason: str, span: Span | None) -> None:
-        """Takes a place where the whole structure fits, if it is the best so far."""
+    def _keep(self, rank: tuple[int, ...], state: MatchState) -> None:
         if rank > self.rank:
-            self.rank = rank
-            self.state = _missing(state, site, state.nodes.get(site), lambda: reason, span)
+            self.rank, self.state = rank, state
 
     # ---- matching ----------------------------------------------------------------------------------------------
 
@@ -123,10 +127,9 @@ class Closest(Structure):
         self._why = lambda: self._other(site, node)
         if not isinstance(node, Call) or self._steps > STEPS:
             return iter(())
-        lost = self._lost
         found = list(super()._site(site, node, state))
         why = (lambda: f"another result of `{node.op}` is expected") if found else self._why
-        if not found and not lost and len(node.args) >= len(site.args) and len(node.types) >= site.outputs:
+        if not found and not self._lost and len(node.args) >= len(site.args) and len(node.types) >= site.outputs:
             missed = _missing(state, site.id, node, why)
             tried = self._arguments(site, node, self._index.results(node), missed)
             found = [one for one in tried if _matched(one) > _matched(state)]
@@ -140,7 +143,7 @@ class Closest(Structure):
         values = node.args[: len(site.args)]
         if lost or len(node.args) == len(site.args):
             # as they stand there: what is nested is not taken apart
-            ways = list(self._assign(site, values, state))
+            ways = self._assign(site, values, state)
             found = [one.with_site(site.id, node, results, one_each(chosen), values) for one, chosen in ways]
         else:
             found = list(super()._arguments(site, node, results, state))
@@ -161,15 +164,11 @@ class Closest(Structure):
         site, node = self._sites[pattern.site], value.node
         if not isinstance(node, Call) or node.op == site.operator:
             return
+        between = f"{self._say(value)} stands between it and `{site.operator}`"
         for arg in node.args:
-            for found in self._site(site, arg.node, state) if getattr(arg.node, "op", "") == site.operator else ():
-                if found.results[site.id][pattern.output] == arg:
-                    yield _missing(
-                        found,
-                        self._reader[0],
-                        node,
-                        lambda: f"{self._say(value)} stands between it and `{site.operator}`",
-                    )
+            if isinstance(arg.node, Call) and arg.node.op == site.operator:
+                for found in super()._pattern(pattern, arg, state):
+                    yield _missing(found, self._reader[0], node, lambda: between)
         for below in site.args:
             if isinstance(below, Result) and self._sites[below.site].operator == node.op:
                 without = _missing(

@@ -33,14 +33,12 @@ def before(wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], s
     direction of the wanted rule is a step, nor one that the wanted rule only takes back.
     """
     own = wanted.definition.name
-    needed = [_operators(wanted, left=True)]
+    needed = [wanted.left.operators]
     makers: list[list[CompiledRule]] = []
     for _ in range(steps):
         # a rule that opens a term may become anything
-        makers.append(
-            [rule for rule in others if rule.definition.name != own and _operators(rule, left=False) & needed[-1]]
-        )
-        needed.append(needed[-1].union(*(_operators(rule, left=True) for rule in makers[-1])))
+        makers.append([rule for rule in others if rule.definition.name != own and _made(rule) & needed[-1]])
+        needed.append(needed[-1].union(*(rule.left.operators for rule in makers[-1])))
     seen = {graph.outputs}
     level = [Before((), graph)]
     for depth in range(steps):
@@ -73,10 +71,8 @@ def _applies(rule: CompiledRule, graph: Graph, seen: Container[Values]) -> bool:
     return any((found := apply_match(match, graph)) is not None and found.outputs not in seen for match in matches)
 
 
-def _operators(rule: CompiledRule, left: bool) -> frozenset[str]:
-    """The operators on one side of a compiled rule; on its right also those that the definitions of these abbreviate."""
-    if left:
-        return frozenset(site.operator for site in rule.left.sites if site.operator is not None)
+def _made(rule: CompiledRule) -> set[str]:
+    """The operators on the right side of a compiled rule, and those that the definitions of these abbreviate."""
     found: set[str] = set()
     stack = [(rule.definition.module, node) for node in t.walk(rule.right)]
     while stack:
@@ -87,4 +83,4 @@ def _operators(rule: CompiledRule, left: bool) -> frozenset[str]:
             # what an operator spells out stands in the graph as that
             bodies = [s.value for s in op.syntax.statements if isinstance(s, t.Equation) and s.target.places is None]
             stack += [(op.module, below) for below in t.walk(tuple(bodies))]
-    return frozenset(found)
+    return found

@@ -38,19 +38,18 @@ def forms(rules: Rules, group: Graph, strict: bool = False) -> Iterator[tuple[st
 
     `strict`: without those that say that they change infinities, NaN or overflows.
     """
-    known = rules_cache(rules, "forms of groups")
-    found: dict[str, Graph] | None = known.get((group, strict))
-    if found is None:
-        found = known[group, strict] = _found(rules, group, strict)
-    yield from found.items()
+    known: dict[tuple[Graph, bool], dict[str, Graph]] = rules_cache(rules, "forms of groups")
+    if (group, strict) not in known:
+        known[group, strict] = _found(rules, group, strict)
+    yield from known[group, strict].items()
 
 
 def _found(rules: Rules, group: Graph, strict: bool) -> dict[str, Graph]:
     found: dict[str, Graph] = {}
-    for rule, operators in _compiled(rules):
+    for rule in _compiled(rules):
         if strict and not keeps_nonfinite(rule.definition.syntax):
             continue
-        if not operators <= {node.op for node in group.nodes() if isinstance(node, Call)}:
+        if not rule.left.operators <= {node.op for node in group.nodes() if isinstance(node, Call)}:
             continue
         for match in find_matches(rule, GraphIndex(group)):
             name = _name(match)
@@ -119,28 +118,20 @@ def _name(match: Match) -> str:
 def _everywhere(rule: CompiledRule, name: str, group: Graph) -> Graph:
     """A group with a rule applied, in one of its choices, until it fits nowhere."""
     for _ in range(len(list(group.nodes()))):
-        after = None
-        for match in find_matches(rule, GraphIndex(group)):
-            after = apply_match(match, group) if _name(match) == name else None
-            if after:
-                break
+        matches = (match for match in find_matches(rule, GraphIndex(group)) if _name(match) == name)
+        after = next((new for match in matches if (new := apply_match(match, group))), None)
         if not after:
             break
         group = after
     return group
 
 
-def _compiled(rules: Rules) -> list[tuple[CompiledRule, frozenset[str]]]:
-    """The proved substitutions of the rule sets, each with the operators that its left side has."""
-    known = rules_cache(rules, "kernel forms")
-    found: list[tuple[CompiledRule, frozenset[str]]] | None = known.get("all")
-    if found is None:
-        found = []
-        for definition in _definitions(rules):
-            rule = compile_rule(rules, definition)
-            found.append((rule, frozenset(site.operator for site in rule.left.sites if site.operator is not None)))
-        known["all"] = found
-    return found
+def _compiled(rules: Rules) -> list[CompiledRule]:
+    """The proved substitutions of the rule sets."""
+    known: dict[str, list[CompiledRule]] = rules_cache(rules, "kernel forms")
+    if "all" not in known:
+        known["all"] = [compile_rule(rules, definition) for definition in _definitions(rules)]
+    return known["all"]
 
 
 def _definitions(rules: Rules) -> Iterator[SubstitutionDef]:

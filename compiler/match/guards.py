@@ -11,7 +11,7 @@ from dslc.ir.graph import Value
 from dslc.match.describe import show
 from dslc.match.pattern import Frame, Pattern, Quoted, Result, Variable
 from dslc.match.rule import CompiledRule
-from dslc.match.state import AttributeEquals, Complete, MatchState, NumberEquals, Pending
+from dslc.match.state import AttributeEquals, Complete, MatchState, NumberEquals
 from dslc.match.types import equal
 from dslc.semantics.apply import apply
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, Thunk, Unbound, unbound
@@ -119,15 +119,18 @@ def exact(value: Any) -> Any:
 
 
 def _solve(rule: CompiledRule, state: MatchState, env: Env) -> None:
-    later = [item for item in state.pending if not _check(rule, item, env)]
+    later: list[AttributeEquals | NumberEquals] = []
+    for item in state.pending:
+        if isinstance(item, Complete):
+            _check_complete(rule, item)
+        elif not _check(rule, item, env):
+            later.append(item)
     pairs = [(type, state.values[name].type) for name, type in rule.types.items() if name in state.values]
     solve(pairs, rule.conditions, env)
-    for item in later:
-        if not _check(rule, item, env):
-            missing = (
-                sorted(n for n in item.quoted.needs if not env.has(n)) if not isinstance(item, Complete) else ["?"]
-            )
-            raise unbound(Unbound(missing[0] if missing else "?"), _span(item))
+    for open_one in later:
+        if not _check(rule, open_one, env):
+            missing = min((name for name in open_one.quoted.needs if not env.has(name)), default="?")
+            raise unbound(Unbound(missing), open_one.quoted.span)
     for frame in rule.left.spelled:
         try:
             _frame_env(frame, rule, env)
@@ -135,19 +138,12 @@ def _solve(rule: CompiledRule, state: MatchState, env: Env) -> None:
             raise unbound(unknown, rule.span) from None
 
 
-def _span(item: Pending) -> Any:
-    return None if isinstance(item, Complete) else item.quoted.span
-
-
-def _check(rule: CompiledRule, item: Pending, env: Env) -> bool:
+def _check(rule: CompiledRule, item: AttributeEquals | NumberEquals, env: Env) -> bool:
     """False where a name is not known yet.
 
     Raises:
         Mismatch
     """
-    if isinstance(item, Complete):
-        _check_complete(rule, item)
-        return True
     try:
         expected = value_of(item.quoted, rule, env)
     except Unbound:

@@ -128,9 +128,8 @@ class GraphIndex:
     @cached_property
     def by_operator(self) -> dict[str, list[Call]]:
         out: dict[str, list[Call]] = {}
-        for node in self.order:
-            if isinstance(node, Call):
-                out.setdefault(node.op, []).append(node)
+        for node in self.calls:
+            out.setdefault(node.op, []).append(node)
         return out
 
     @cached_property
@@ -145,16 +144,16 @@ class GraphIndex:
         pairs of one branch joins the same pairs of the others.
         """
         depth: dict[Node, int] = {}
-        for node in self.order:
-            depth[node] = 1 + max((depth[arg.node] for arg in node.args), default=-1)
+        # the first node of a level reads one of the level before
         levels: dict[int, list[Node]] = {}
         for node in self.order:
+            depth[node] = 1 + max((depth[arg.node] for arg in node.args), default=-1)
             levels.setdefault(depth[node], []).append(node)
-        first = {node: k for k, node in enumerate(value.node for value in self.graph.inputs)}
+        first = {value.node: k for k, value in enumerate(self.graph.inputs)}
         out: dict[Node, int] = {}
-        for _, level in sorted(levels.items()):
-            keyed = [(tuple(out[arg.node] for arg in node.args), first.get(node, len(first)), node) for node in level]
-            for _, _, node in sorted(keyed, key=lambda entry: entry[:2]):
+        for level in levels.values():
+            level.sort(key=lambda node: ([out[arg.node] for arg in node.args], first.get(node, len(first))))
+            for node in level:
                 out[node] = len(out)
         return out
 
@@ -194,23 +193,16 @@ class GraphIndex:
 
     def below(self, values: Iterable[Value]) -> int:
         position, below = self.position, self._below
-        bits = 0
-        outside: list[Node] = []
-        for value in values:
-            at = position.get(value.node)
-            if at is None:
-                outside.append(value.node)
-            else:
+        bits, seen = 0, set[Node]()
+        todo = [value.node for value in values]
+        while todo:
+            node = todo.pop()
+            at = position.get(node)
+            if at is not None:
                 bits |= below[at]
-        seen = set(outside)
-        while outside:
-            for arg in outside.pop().args:
-                at = position.get(arg.node)
-                if at is not None:
-                    bits |= below[at]
-                elif arg.node not in seen:
-                    seen.add(arg.node)
-                    outside.append(arg.node)
+            elif node not in seen:
+                seen.add(node)
+                todo += [arg.node for arg in node.args]
         return bits
 
     def needing(self, marks: Mapping[Value, int]) -> Mapping[Node, int]:

@@ -54,12 +54,8 @@ class Match:
     @property
     def replaced(self) -> list[Value]:
         """The values that would be replaced, in the order of the rule's outputs."""
-        if len(self.ways) == 1 and len(self.ways[0].roots) == 1:
-            return [*self.ways[0].roots]
-        found: dict[int, Value] = {}
-        for part, way in zip(self.order, self.ways, strict=True):
-            for k, value in zip(part.roots, way.roots, strict=True):
-                found[k] = value
+        pairs = zip(self.order, self.ways, strict=True)
+        found = {k: value for part, way in pairs for k, value in zip(part.roots, way.roots, strict=True)}
         return [found[k] for k in range(len(found))]
 
     @property

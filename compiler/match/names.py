@@ -17,49 +17,42 @@ def free_names(node: Any, functions: Mapping[str, t.Function] | None = None) -> 
         node: an expression or a type.
         functions: local `let f(x) = e`; a call of one needs what its body needs.
     """
-    found = _Free(functions or {})
-    found.collect(node, frozenset(), frozenset())
-    return frozenset(found.names)
+    names: set[str] = set()
 
-
-class _Free:
-    """Collects names; `local` functions are `opened` where they are called."""
-
-    def __init__(self, local: Mapping[str, t.Function]) -> None:
-        self.names: set[str] = set()
-        self._local = local
-
-    def collect(self, node: Any, bound: frozenset[str], opened: frozenset[str]) -> None:
+    def collect(node: Any, bound: frozenset[str], opened: frozenset[str]) -> None:
         match node:
             case tuple():
                 for part in node:
-                    self.collect(part, bound, opened)
+                    collect(part, bound, opened)
             case t.Name():
-                self.names |= {node.head} - bound
+                names.update({node.head} - bound)
             case t.Call(name, args, kwargs, rest):
-                function = self._local.get(name)
+                function = (functions or {}).get(name)
                 if function and name not in opened:
-                    self.collect(function.body, frozenset(function.params), opened | {name})
+                    collect(function.body, frozenset(function.params), opened | {name})
                 elif name not in bound:
-                    self.names.add(name)
-                self.names |= ({rest} if rest is not None else set()) - bound
-                self.collect((args, tuple(keyword.value for keyword in kwargs)), bound, opened)
+                    names.add(name)
+                names.update(({rest} if rest is not None else set()) - bound)
+                collect((args, tuple(keyword.value for keyword in kwargs)), bound, opened)
             case t.Reduction(_, binders, where, body):
-                self._inside(binders, (where, body), bound, opened)
+                inside(binders, (where, body), bound, opened)
             case t.Traversal(places, where, body):
-                self._inside(binders_of(places), (where, body), bound, opened)
+                inside(binders_of(places), (where, body), bound, opened)
             case t.ForAll(name, domain, body):
-                self._inside([t.Binder(False, name, domain, span=node.span)], body, bound, opened)
+                inside([t.Binder(False, name, domain, span=node.span)], body, bound, opened)
             case t.Node():
                 if isinstance(node, t.TypeExpr):
-                    self.names.add(node.name)
-                self.collect(tuple(t.children(node)), bound, opened)
+                    names.add(node.name)
+                collect(tuple(t.children(node)), bound, opened)
 
-    def _inside(self, binders: Iterable[t.Binder], bodies: Any, bound: frozenset[str], opened: frozenset[str]) -> None:
+    def inside(binders: Iterable[t.Binder], bodies: Any, bound: frozenset[str], opened: frozenset[str]) -> None:
         for binder in binders:
-            self.collect(binder.range, bound, opened)
+            collect(binder.range, bound, opened)
             bound |= {binder.name}
-        self.collect(bodies, bound, opened)
+        collect(bodies, bound, opened)
+
+    collect(node, frozenset(), frozenset())
+    return frozenset(names)
 
 
 def renamed(node: Any, rename: Callable[[str], str]) -> Any:

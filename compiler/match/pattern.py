@@ -176,6 +176,11 @@ class Side:
     spelled: tuple[Frame, ...] = ()
 
     @functools.cached_property
+    def operators(self) -> frozenset[str]:
+        """The operators of its sites."""
+        return frozenset(site.operator for site in self.sites if site.operator is not None)
+
+    @functools.cached_property
     def paths(self) -> Mapping[int, tuple[Path, ...]]:
         """For every top: its sites and leaves, each with the sites on the way up from there, the top last."""
         return {top: tuple(self.below(top)) for top in self.tops}

@@ -7,14 +7,13 @@ cannot. What it refuses no rule has to try.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from graphlib import TopologicalSorter
 from typing import Any, TypeAlias
 
 from dslc.ir.dtype import DTYPES
 from dslc.ir.graph import Call, Value
 from dslc.match.associative import operands_within
 from dslc.match.index import Earlier, Fitting, Index, Kind
-from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Site, Variable
+from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Variable
 from dslc.match.types import QuickType, equal
 from dslc.records import record
 from dslc.semantics.library import Rules, rules_cache
@@ -291,7 +290,8 @@ def prefilters(
     """
     pool: dict[_Parts, SitePrefilter] = rules_cache(rules, "prefilters")
     made: dict[int, SitePrefilter] = {}
-    for site in _children_first(side):
+    # a site stands behind those that it reads
+    for site in side.sites:
         tests = tuple((name, pattern) for name, pattern in site.attrs if isinstance(pattern, Literal | Entries))
         # an inverse whose results are taken in groups has other attributes than the call
         grouped = site.inverse is not None and site.outputs >= 2
@@ -315,12 +315,7 @@ def prefilters(
         if parts not in pool:
             pool[parts] = SitePrefilter(parts, tests, rules)
         made[site.id] = pool[parts]
-    return tuple(made[site.id] for site in side.sites)
-
-
-def _children_first(side: Side) -> list[Site]:
-    below = {site.id: [arg.site for arg in site.args if isinstance(arg, Result)] for site in side.sites}
-    return [side.sites[number] for number in TopologicalSorter(below).static_order()]
+    return tuple(made.values())
 
 
 def _need(

@@ -14,6 +14,7 @@ from dslc.interpret.domain import Redraw
 from dslc.interpret.floats import Floats, Narrow
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.constants import NUMPY, fill, holds
+from dslc.ir.dtype import TensorType
 from dslc.ir.graph import (
     Call,
     Constant,
@@ -83,23 +84,20 @@ class Recipe:
         Raises:
             Refused: finite weights would become infinite.
         """
-        places = [*leaves, *self.kept]
-        count = len(leaves)
-        for node, args in self.steps:
+
+        def make(node: Node, args: Values) -> Values:
             if not isinstance(node, Call):
-                places += with_args(node, tuple([places[k] for k in args]))
-            elif len(args) == 1 and args[0] < count:
+                found = with_args(node, args)
+            elif len(args) == 1 and args[0] in leaves:
                 made = known.setdefault(node.head, {})
-                over = leaves[args[0]]
-                found = made.get(over)
-                if found is None:
-                    found = made[over] = called(node.head, (over,))
-                places += found
+                found = made.get(args[0]) or made.setdefault(args[0], called(node.head, args))
             else:
-                places += called(node.head, tuple([places[k] for k in args]))
-            if node.constant and spoiled(rules, places[-1]):
+                found = called(node.head, args)
+            if node.constant and spoiled(rules, found[-1]):
                 raise Refused(SPOILED)
-        return tuple([places[k] for k in self.outputs])
+            return found
+
+        return self.over(leaves, make)
 
 
 def recipe(
@@ -152,9 +150,13 @@ def _steps(outputs: Sequence[Value], leaves: Sequence[Value]) -> Recipe:
 def _number(value: Any, like: Value) -> Value:
     if isinstance(value, tuple) or not like.known:
         raise Refused("the right side gives no tensor")
-    if not holds(like.type.dtype, value):
-        raise Refused(f"{like.type.dtype} does not hold {value}")
-    return fill(value, like.type)
+    return _filled(value, like.type)
+
+
+def _filled(value: Any, type: TensorType) -> Value:
+    if not holds(type.dtype, value):
+        raise Refused(f"{type.dtype} does not hold {value}")
+    return fill(value, type)
 
 
 def _build(rule: CompiledRule, env: Env) -> Env:
@@ -189,11 +191,7 @@ def _constant(statement: t.Const, env: Env) -> Value:
     type = shape_of(statement.type, env)
     if statement.target.places is None:
         value = evaluate(statement.value, env)
-        if isinstance(value, Value):
-            return value
-        if not holds(type.dtype, value):
-            raise Refused(f"{type.dtype} does not hold {value}")
-        return fill(value, type)
+        return value if isinstance(value, Value) else _filled(value, type)
     value = build_scope(statement.target.places, statement.value, None, env, type.dtype, statement.type.dims)
     if value.type != type:
         raise Refused(f"the constant `{statement.target.name}` is {value.type}, declared {type}")

@@ -87,12 +87,12 @@ class CompiledRule:
     @functools.cached_property
     def parts(self) -> tuple[Placed, ...]:
         """The part under each top of the left side; equal parts are one for all rules."""
-        return placed(self)
+        return tuple([_Reader(self, (top,)).placed(rules_cache(self.rules, "parts")) for top in self.left.tops])
 
     @functools.cached_property
     def whole(self) -> Placed:
-        """The left side as one part."""
-        return whole(self)
+        """The left side as one part, in the rule's own names."""
+        return _Reader(self, self.left.tops).placed({})
 
     @property
     def span(self) -> Span:
@@ -146,10 +146,10 @@ class Placed:
         return MatchState(
             _called(state.values, dict(zip(part.variables, self.variables, strict=True))),
             _called(state.names, dict(zip(part.names, self.names, strict=True))),
+            state.pending,
             _called(state.nodes, site),
             _called(state.results, site),
             _called(state.wraps, site),
-            state.pending,
             _called(state.taken, site),
             _called(state.places, site),
         )
@@ -158,16 +158,6 @@ class Placed:
 def _called(found: Mapping[Any, Any], names: Mapping[Any, Any]) -> dict[Any, Any]:
     """Entries by other names."""
     return {names[old]: value for old, value in found.items()}
-
-
-def placed(rule: CompiledRule) -> tuple[Placed, ...]:
-    """The part under every top of a rule, in their order."""
-    return tuple([_Reader(rule, (top,)).placed(rules_cache(rule.rules, "parts")) for top in rule.left.tops])
-
-
-def whole(rule: CompiledRule) -> Placed:
-    """The whole left side of a rule as one part, in the rule's own names."""
-    return _Reader(rule, rule.left.tops).placed({})
 
 
 def _as_it_is(quoted: Quoted) -> Quoted:

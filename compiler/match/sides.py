@@ -104,6 +104,7 @@ class SideCompiler:
             self._named(name)
         kept = [site for site in self._sites if site.id not in self._dissolved]
         number = {site.id: k for k, site in enumerate(kept)}
+        reached = [*self._names.values(), *(arg for site in self._sites for arg in site.args)]
 
         def moved(pattern: Pattern) -> Pattern:
             return Result(number[pattern.site], pattern.output) if isinstance(pattern, Result) else pattern
@@ -113,14 +114,10 @@ class SideCompiler:
             {name: moved(pattern) for name, pattern in self._names.items()},
             tuple((name, Result(number[root.site], root.output)) for name, root in roots),
             tuple(number[site.id] for site in kept if site.id not in self._used),
-            frozenset(p for p in self._params if p in self._reached()),
+            frozenset(self._params & {p.name for p in reached if isinstance(p, Variable)}),
             frozenset(self._bound),
             tuple(self._spelled),
         )
-
-    def _reached(self) -> set[str]:
-        out = {arg.name for site in self._sites for arg in site.args if isinstance(arg, Variable)}
-        return out | {p.name for p in self._names.values() if isinstance(p, Variable)}
 
     def _named(self, name: str) -> Pattern:
         """The pattern of an intermediate or a result; binds may stand in any order, not in a circle."""

@@ -74,10 +74,10 @@ class MatchState(NamedTuple):
 
     values: Mapping[str, Value] = _NOTHING
     names: Mapping[str, Any] = _NOTHING
+    pending: tuple[Pending, ...] = ()
     nodes: Mapping[int, Call] = _NOTHING
     results: Mapping[int, Values] = _NOTHING
     wraps: Mapping[int, Wrap] = _NOTHING
-    pending: tuple[Pending, ...] = ()
     #: the operands of calls that were taken apart further than they stand there, by site
     taken: Mapping[int, Values] = _NOTHING
     #: which operands stand for each argument of a site, where it isn't the first for the first and so on
@@ -85,16 +85,8 @@ class MatchState(NamedTuple):
     #: none of a match
     missed: tuple[Missed, ...] = ()
 
-    def with_variable(self, name: str, value: Value, names: Mapping[str, Any]) -> MatchState:
-        values = {**self.values, name: value}
-        return MatchState(
-            values, names, self.nodes, self.results, self.wraps, self.pending, self.taken, self.places, self.missed
-        )
-
     def with_names(self, names: Mapping[str, Any], pending: tuple[Pending, ...]) -> MatchState:
-        return MatchState(
-            self.values, names, self.nodes, self.results, self.wraps, pending, self.taken, self.places, self.missed
-        )
+        return MatchState(self.values, names, pending, *self[3:])
 
     def with_site(
         self,
@@ -107,12 +99,10 @@ class MatchState(NamedTuple):
     ) -> MatchState:
         plain = all(at == (k,) for k, at in enumerate(places))
         return MatchState(
-            self.values,
-            self.names,
+            *self[:3],
             {**self.nodes, site: node},
             {**self.results, site: results},
             {**self.wraps, site: wrap} if wrap else self.wraps,
-            self.pending,
             self.taken if operands is None or operands == node.args else {**self.taken, site: operands},
             self.places if plain else {**self.places, site: places},
             self.missed,

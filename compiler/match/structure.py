@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value, Values
-from dslc.match.associative import MOST_OPERANDS as ASSOCIATIVE_MOST_OPERANDS
-from dslc.match.associative import build, compositions, groups, operand_lists
+from dslc.match.associative import MOST_OPERANDS, build, compositions, groups, operand_lists
 from dslc.match.attributes import fits, misfit, same_set
 from dslc.match.describe import show
+from dslc.match.guards import result_of
 from dslc.match.index import Fitting, Index, in_order
 from dslc.match.joins import Joins
 from dslc.match.pattern import Default, Number, Pattern, Result, Site, Variable
@@ -127,13 +127,8 @@ class Structure:
             yield state
             return
         # a top that shares something with what is matched goes first: only users of that are tried
-        top, anchors = open_tops[0], []
-        if state.results:
-            for one in open_tops:
-                anchors = self._anchors(one, state)
-                if anchors:
-                    top = one
-                    break
+        anchored = ((one, anchors) for one in open_tops if (anchors := self._anchors(one, state)))
+        top, anchors = next(anchored, (open_tops[0], []))
         rest = [other for other in open_tops if other != top]
         candidates = self._candidates(top, anchors)
         if self.filtered:
@@ -146,13 +141,10 @@ class Structure:
     # ---- where to look -----------------------------------------------------------------------------------------
 
     def _anchors(self, top: int, state: MatchState) -> list[Anchor]:
-        out: list[Anchor] = []
-        for leaf, path in self._rule.left.paths[top]:
-            if isinstance(leaf, Variable) and leaf.name in state.values:
-                out.append((state.values[leaf.name], path))
-            elif isinstance(leaf, Result) and leaf.site in state.results:
-                out.append((state.results[leaf.site][leaf.output], path))
-        return out
+        known = (
+            (result_of(leaf, state), path) for leaf, path in self._rule.left.paths[top] if not isinstance(leaf, int)
+        )
+        return [(value, path) for value, path in known if value]
 
     def _candidates(self, top: int, anchors: list[Anchor]) -> Sequence[Call]:
         if anchors:
@@ -181,8 +173,8 @@ class Structure:
     def _longer(self, nodes: Sequence[Call], site: Site) -> list[Call]:
         """Calls of the same associative operator above some nodes: an operand of theirs is an operand of these."""
         out = dict.fromkeys(nodes)
-        level = list(nodes)
-        for _ in range(ASSOCIATIVE_MOST_OPERANDS):
+        level = nodes
+        for _ in range(MOST_OPERANDS):
             level = [
                 user
                 for node in level
@@ -190,8 +182,6 @@ class Structure:
                 for user in self._index.users(value)
                 if user.op == site.operator and user not in out
             ]
-            if not level:
-                break
             out.update(dict.fromkeys(level))
         return list(out)
 
@@ -200,26 +190,13 @@ class Structure:
     def _site(self, site: Site, node: Any, state: MatchState) -> Iterator[MatchState]:
         if self.filtered and node not in self._fitting(site.id).members:
             return
-        names = state.names
-        if site.term is not None or not self.filtered:
-            names = dict(names)
-            if not self._operator(site, node, names):
-                return
+        names = dict(state.names)
+        if (site.term is not None or not self.filtered) and not self._operator(site, node, names):
+            return
         for results, attrs in self._outputs(site, node, state):
-            if (
-                site.open_attrs
-                or site.rest is not None
-                or site.takes_defaults
-                or site.inverse is not None
-                or not self.filtered
-            ):
-                trial = dict(names)
-                pending = list(state.pending)
-                if self._attributes(site, node, attrs, trial, pending):
-                    yield from self._arguments(site, node, results, state.with_names(trial, tuple(pending)))
-            else:
-                same = state if names is state.names else state.with_names(names, state.pending)
-                yield from self._arguments(site, node, results, same)
+            trial, pending = dict(names), list(state.pending)
+            if self._attributes(site, node, attrs, trial, pending):
+                yield from self._arguments(site, node, results, state.with_names(trial, tuple(pending)))
 
     def _operator(self, site: Site, node: Call, names: dict[str, Any]) -> bool:
         if site.operator is not None:
@@ -409,10 +386,8 @@ class Structure:
     def _runs(self, site: Site, operands: Values, parts: tuple[int, ...], node: Call) -> Values | None:
         """Consecutive operands joined for each argument; only a variable, or a part of an inverse, takes several."""
         values: list[Value] = []
-        at = 0
-        for width, arg in zip(parts, site.args, strict=True):
-            run = operands[at : at + width]
-            at += width
+        for width, end, arg in zip(parts, accumulate(parts), site.args, strict=True):
+            run = operands[end - width : end]
             # a result of the operator's inverse may stand for several of a longer one's
             parted = isinstance(arg, Result) and self._sites[arg.site].inverse == site.operator
             if width > 1 and not parted and not isinstance(arg, Variable):
@@ -438,24 +413,18 @@ class Structure:
     # ---- values ------------------------------------------------------------------------------------------------
 
     def _pattern(self, pattern: Pattern, value: Value, state: MatchState) -> Iterator[MatchState]:
-        if isinstance(pattern, Variable):
-            known = state.values.get(pattern.name)
-            if known:
-                if known == value:
-                    yield state
-                return
+        known = result_of(pattern, state)
+        if known:
+            if known == value:
+                yield state
+        elif isinstance(pattern, Variable):
             if pattern.name in self._rule.constants and not value.constant and self.filtered:
                 return
             names = dict(state.names)
             bindings = self._bindings(pattern.name, value)
             if bindings is not None and bound(bindings, names):
-                yield state.with_variable(pattern.name, value, names)
+                yield MatchState({**state.values, pattern.name: value}, names, *state[2:])
         elif isinstance(pattern, Result):
-            results = state.results.get(pattern.site)
-            if results is not None:
-                if results[pattern.output] == value:
-                    yield state
-                return
             site = self._sites[pattern.site]
             nodes = self._index.nodes(value)
             if self.filtered and len(nodes) > 1:
@@ -470,14 +439,12 @@ class Structure:
 
     def _bindings(self, name: str, value: Value) -> Bindings | None:
         """Bind the names in a variable's declared type; None where the value cannot have it."""
-        type = value.type_or_none
-        quick = self._rule.quick.get(name)
+        type, quick = value.type_or_none, self._rule.quick.get(name)
         if not type or not quick:
             return () if type else None
-        key = (name, type)
-        if key not in self._types:
-            self._types[key] = quick.bindings(type)
-        return self._types[key]
+        if (name, type) not in self._types:
+            self._types[name, type] = quick.bindings(type)
+        return self._types[name, type]
 
     def _number(self, pattern: Number, value: Value, state: MatchState) -> Iterator[MatchState]:
         number = number_at(value, self._index)
@@ -486,11 +453,10 @@ class Structure:
         if pattern.literal is not None:
             if equal(pattern.literal, number):
                 yield state
-            return
-        if pattern.bare is not None and pattern.bare not in state.names:
-            yield state.with_names({**state.names, pattern.bare: number}, state.pending)
-            return
-        yield state.with_names(state.names, (*state.pending, NumberEquals(value, number, pattern.quoted)))
+        elif pattern.bare is not None and pattern.bare not in state.names:
+            yield state._replace(names={**state.names, pattern.bare: number})
+        else:
+            yield state._replace(pending=(*state.pending, NumberEquals(value, number, pattern.quoted)))
 
     def _stop(self, reason: Callable[..., str], *about: object) -> bool:
         """Hook: a call does not fit. Returns false."""

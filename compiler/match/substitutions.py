@@ -128,10 +128,10 @@ def joined(state: MatchState, part: MatchState) -> MatchState:
     return MatchState(
         {**state.values, **part.values},
         {**part.names, **state.names},
+        (*state.pending, *part.pending),
         {**part.nodes, **known},
         {**part.results, **state.results},
         {**part.wraps, **state.wraps},
-        (*state.pending, *part.pending),
         {**{site: found for site, found in part.taken.items() if site not in known}, **state.taken},
         {**{site: found for site, found in part.places.items() if site not in known}, **state.places},
     )

@@ -97,15 +97,9 @@ def quick_type(type: t.TypeExpr) -> QuickType | None:
     # a merged pack `(*d)` is one dimension, which only exact solving takes apart
     if len(packs) > 1:
         return None
-    if not packs:
-        return QuickType(type.name, tuple(_entry(dim) for dim in dims), None, ())
-    at = packs[0]
-    pack = dims[at]
-    assert isinstance(pack, t.Pack)
-    name = pack.value.bare or ""
-    return QuickType(
-        type.name, tuple(_entry(dim) for dim in dims[:at]), name, tuple(_entry(dim) for dim in dims[at + 1 :])
-    )
+    at = packs[0] if packs else len(dims)
+    name = next((dim.value.bare or "" for dim in dims if isinstance(dim, t.Pack)), None)
+    return QuickType(type.name, tuple(map(_entry, dims[:at])), name, tuple(map(_entry, dims[at + 1 :])))
 
 
 def _entry(dim: t.Expr) -> str | int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
+from itertools import islice
 from types import MappingProxyType
 
 from dslc.errors import DslcError, Span
@@ -83,7 +84,7 @@ def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value | Node, str] 
         try:
             replaced(match, graph)
         except Refused as problem:
-            closest.keep(match.state, (2,), -1, str(problem), rule.span)
+            closest.refused(match.state, str(problem), rule.span, guarded=True)
             break
     if closest.rank < (1,):
         closest.search()
@@ -93,16 +94,12 @@ def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value | Node, str] 
     open_ones = {site.span for site in sites if site.id not in fit}
     calls = {sites[site].span: node for site, node in sorted(fit.items()) if sites[site].span not in open_ones}
     missed = [(item.span or sites[item.site].span, item.node, item.reason()) for item in state.missed]
-    lacking = [
-        (site.span, None, f"the model has no `{site.label}`")
-        for site in sites
-        if site.operator and site.operator not in index.by_operator
-    ]
-    missed = lacking[:1] + missed if not state.nodes else missed
-    span, failed, reason = missed[0] if missed else (rule.span, None, "no place in the model was tried")
-    fails = [f"{at}{f' on {names[node]}' if node and node in names else ''}: {why}" for at, node, why in missed] or [
-        f"{span}: {reason}"
-    ]
+    if not state.nodes:
+        lacking = (site for site in sites if site.operator and site.operator not in index.by_operator)
+        missed[:0] = [(site.span, None, f"the model has no `{site.label}`") for site in islice(lacking, 1)]
+    missed = missed or [(rule.span, None, "no place in the model was tried")]
+    span, failed, reason = missed[0]
+    fails = [f"{at}{f' on {names[node]}' if node and node in names else ''}: {why}" for at, node, why in missed]
     return Explanation(
         rule.name, 0, tuple((_one_line(at, written), _place(node, names, index)) for at, node in calls.items()), len(written),
         reason, span, (*((name, _tensor(value, names)) for name, value in sorted(state.values.items())), *_values(rule, state, span)),

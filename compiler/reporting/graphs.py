@@ -62,21 +62,15 @@ def drawing(picture: Mapping[str, Any], hues: Mapping[str, str], kernels: Collec
     parts = [_parts(chain, nodes) for chain in boxes]
     sizes = [(WIDTH, ROW * len(each)) for each in parts]
     # inputs and outputs are boxes of their own
-    ends: list[tuple[int, str]] = []
+    ends = [*picture["inputs"], *(name for name in picture["outputs"] if name in giver)]
     links = [(box_of[one], box_of[other]) for one, other in edges if box_of[one] != box_of[other]]
     readers: dict[str, list[int]] = {}
     for k, node in enumerate(nodes):
         for name in node["inputs"]:
             readers.setdefault(name, []).append(box_of[k])
-    for name in picture["inputs"]:
-        ends.append((len(sizes), name))
-        links += [(len(sizes), box) for box in readers.get(name, ())]
-        sizes.append((WIDTH * 0.7, ROW))
-    for name in picture["outputs"]:
-        if name in giver:
-            ends.append((len(sizes), name))
-            links.append((box_of[giver[name]], len(sizes)))
-            sizes.append((WIDTH * 0.7, ROW))
+    sizes += [(WIDTH * 0.7, ROW)] * len(ends)
+    for k, name in enumerate(ends, len(boxes)):
+        links += [(box_of[giver[name]], k)] if name in giver else [(k, box) for box in readers.get(name, ())]
     found = layered(sizes, links)
     corners = [(round(x, 1), round(y, 1)) for x, y in found.corners]
     rows = tuple(
@@ -85,7 +79,7 @@ def drawing(picture: Mapping[str, Any], hues: Mapping[str, str], kernels: Collec
         for n, part in enumerate(each)
     )
     frames = tuple((*corners[k], WIDTH, ROW * len(each)) for k, each in enumerate(parts))
-    names = tuple((*corners[k], sizes[k][0], _short(name, 24)) for k, name in ends)
+    names = tuple((*corners[k], sizes[k][0], _short(name, 24)) for k, name in enumerate(ends, len(boxes)))
     return Drawing(rows, frames, tuple(map(_path, found.routes.values())), names, found.width, found.height)
 
 

@@ -51,11 +51,10 @@ def place_of(
     picture = Picture(tuple(called[value] for value in read), tuple(called[value] for value in ends), tuple(drawn))
     # every character is what the innermost call is in which it stands
     letters = [""] * len(rule.text)
-    good = set(found.values())
-    for call in sorted({*calls, *([span] if span else [])}, key=lambda call: call.start - call.end):
+    said = {**dict.fromkeys(calls, ""), **dict.fromkeys(found.values(), "matches"), **({span: "fails"} if span else {})}
+    for call in sorted(said, key=lambda call: call.start - call.end):
         if call.starts_in(rule) and call is not rule:
-            said = "fails" if call is span else "matches" if call in good else ""
-            letters[call.start - rule.start : call.end - rule.start] = [said] * (call.end - call.start)
+            letters[call.start - rule.start : call.end - rule.start] = [said[call]] * (call.end - call.start)
     pairs = [(letter, "" if letter.isspace() else mark) for letter, mark in zip(rule.text, letters, strict=True)]
     pieces = groupby(pairs, itemgetter(1))
     return DrawnPlace(tuple(("".join(letter for letter, _ in group), mark) for mark, group in pieces), picture)

@@ -52,7 +52,7 @@ class Plot:
 
 def ratios(sizes: Mapping[str, Any]) -> Plot | None:
     """The ratio of each pair, in the order of the rounds; None where there are no pairs."""
-    pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
+    pairs = _timed(sizes)
     values = [one["before_ms"] / one["after_ms"] for one in pairs]
     if not pairs or not all(map(math.isfinite, values)):
         return None
@@ -74,7 +74,7 @@ def ratios(sizes: Mapping[str, Any]) -> Plot | None:
 
 def times(sizes: Mapping[str, Any], names: Sequence[str] = ("before", "after")) -> Plot | None:
     """Milliseconds of both models, called by their names, in each pair; None where there are no pairs."""
-    pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
+    pairs = _timed(sizes)
     values = [one[key] for one in pairs for key in ("before_ms", "after_ms")]
     if not pairs or not all(map(math.isfinite, values)):
         return None
@@ -84,6 +84,10 @@ def times(sizes: Mapping[str, Any], names: Sequence[str] = ("before", "after")) 
         for k, one in enumerate(pairs) for kind, name in zip(("before", "after"), names, strict=True)
     )  # fmt: skip
     return Plot(HEIGHT, dots, tuple(scale.grid(" ms")))
+
+
+def _timed(sizes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
 
 
 class _Scale:
@@ -137,14 +141,12 @@ class PlotBar:
 
 def bars(before: Mapping[str, float], after: Mapping[str, float], most: int = 14) -> tuple[PlotBar, ...]:
     """The groups that take longest in one of the two models, what is left as one more."""
-    names = sorted({*before, *after}, key=lambda name: -max(before.get(name, 0.0), after.get(name, 0.0)))
-    shown, rest = names[:most], names[most:]
-    rows = [(name, before.get(name, 0.0), after.get(name, 0.0)) for name in shown]
+    every = [(name, before.get(name, 0.0), after.get(name, 0.0)) for name in {**before, **after}]
+    every.sort(key=lambda row: -max(row[1:]))
+    rows, rest = every[:most], every[most:]
     if rest:
-        rows.append(
-            (f"{len(rest)} others", sum(before.get(n, 0.0) for n in rest), sum(after.get(n, 0.0) for n in rest))
-        )
-    longest = max((max(one, other) for _, one, other in rows), default=0.0) or 1.0
+        rows.append((f"{len(rest)} others", sum(one for _, one, _ in rest), sum(other for _, _, other in rest)))
+    longest = max((max(row[1:]) for row in rows), default=0.0) or 1.0
     return tuple(
         PlotBar(name, one, other, round(one / longest, 4), round(other / longest, 4)) for name, one, other in rows
     )

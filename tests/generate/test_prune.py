@@ -31,14 +31,12 @@ REASSOCIATE = one(matmul(A, matmul(B, C)), matmul(matmul(A, B), C))
 
 def test_figure_4a_a_renamed_input_is_redundant() -> None:
     redundant = one(matmul(A, matmul(B, A)), matmul(matmul(A, B), A))
-    pruned = without_renamed([redundant, REASSOCIATE])
-    assert pruned.kept == [REASSOCIATE]
-    assert pruned.because == {REASSOCIATE: [redundant]}
+    assert without_renamed([redundant, REASSOCIATE]) == [REASSOCIATE]
 
 
 def test_other_names_and_the_other_direction_are_the_same_substitution() -> None:
     turned = one(matmul(matmul(C, A), B), matmul(C, matmul(A, B)))
-    assert len(without_renamed([REASSOCIATE, turned]).kept) == 1
+    assert len(without_renamed([REASSOCIATE, turned])) == 1
     assert key(turned) == key(REASSOCIATE)
 
 
@@ -47,9 +45,9 @@ def test_what_holds_for_equal_inputs_only_is_kept() -> None:
     square = one(matmul(A, matmul(A, A)), matmul(matmul(A, A), A))
     commute = one(op("ewmul", A, B), op("ewmul", B, A))
     pruned = without_renamed([square, commute, REASSOCIATE])
-    assert pruned.kept == [commute, REASSOCIATE] or set(map(str, pruned.kept)) == {str(commute), str(REASSOCIATE)}
+    assert pruned == [commute, REASSOCIATE] or set(map(str, pruned)) == {str(commute), str(REASSOCIATE)}
     powers = one(matmul(A, matmul(A, B)), matmul(matmul(A, A), B))
-    assert without_renamed([powers]).kept == [powers]
+    assert without_renamed([powers]) == [powers]
     assert key(most_general(powers, PrimeValues(taso()))) == key(REASSOCIATE)
 
 

@@ -70,9 +70,7 @@ class Arguments:
         self._planner, self._table, self._level = planner, table, level
         self._varied, self._constants = level <= varied, level <= constants
         self._mirrors = mirrors
-        self._shape = (
-            np.array(planner.types.shape_of, dtype=np.int32)[table.type] if len(table) else np.zeros(0, dtype=np.int32)
-        )
+        self._shape = np.array(planner.types.shape_of, dtype=np.int32)[table.type]
         self._lists: dict[int, dict[int, Array]] = {}
         self._indexes: dict[int, TermsByOperators] = {}
         for size in range(level):

@@ -236,11 +236,10 @@ def definition(rules: Rules, rule: GeneralRule, name: str = "candidate") -> Subs
     """
     operators = names_in(rule)
     text = rule_text(rules, rule, name, operators)
-    cache = rules_cache(rules, "generate.definitions")
-    found: SubstitutionDef | None = cache.get(text)
-    if not found:
-        found = cache[text] = written(rules, text, operators)
-    return found
+    cache: dict[str, SubstitutionDef] = rules_cache(rules, "generate.definitions")
+    if text not in cache:
+        cache[text] = written(rules, text, operators)
+    return cache[text]
 
 
 def names_in(rule: GeneralRule) -> dict[str, str]:
@@ -307,10 +306,9 @@ def less_general(rules: Rules, rule: GeneralRule) -> GeneralRule | None:
 
 def _with_default(rules: Rules, rule: GeneralRule) -> set[Choice]:
     """The attribute values whose attributes have a default wherever they occur."""
-    found: dict[Choice, bool] = {}
-    for option, item in _options(rules, rule):
-        found[option] = found.get(option, True) and declared(rules, item, option[0]).default is not None
-    return {option for option, usual in found.items() if usual}
+    found = list(_options(rules, rule))
+    unusual = {option for option, item in found if declared(rules, item, option[0]).default is None}
+    return {option for option, _ in found} - unusual
 
 
 def _options(rules: Rules, rule: GeneralRule) -> Iterator[tuple[Choice, Item]]:
@@ -402,12 +400,7 @@ def _fits(rules: Rules, rule: GeneralRule, rank: int) -> bool:
 
 def operators_of(rules: Iterable[GeneralRule]) -> tuple[Item, ...]:
     """The distinct menu items of some rules, in order of first use."""
-    found: dict[Item, None] = {}
-    for rule in rules:
-        for term in subterms(rule.candidate.roots):
-            if term.item:
-                found[term.item] = None
-    return tuple(found)
+    return tuple(dict.fromkeys(term.item for rule in rules for term in subterms(rule.candidate.roots) if term.item))
 
 
 TOGETHER = 2  #: rules of one kind that are tried at once
@@ -439,13 +432,11 @@ class Tries:
     def next(self, todo: Sequence[GeneralRule]) -> tuple[list[GeneralRule], list[GeneralRule]]:
         """The rules that are proved now, and those that are proved later."""
         self._met.clear()
-        seen: Counter[Kind] = Counter()
         now: list[GeneralRule] = []
         later: list[GeneralRule] = []
         for rule in todo:
-            own = kind(rule)
-            seen[own] += 1
-            (now if own in self._decided or seen[own] <= TOGETHER else later).append(rule)
+            (now if self.at_once(rule) else later).append(rule)
+        self._met.clear()
         return now, later
 
     def decided(self, rule: GeneralRule) -> None:

@@ -47,14 +47,9 @@ def _parted(rules: Rules, op: str) -> set[tuple[int, int]]:
         if any(isinstance(dim, t.Pack) for dim in dims):
             continue
         for axis, dim in enumerate(dims):
-            if (
-                isinstance(dim, t.TupleExpr)
-                and len(dim.slots) == 2
-                and all(isinstance(slot, t.Name) for slot in dim.slots)
-            ):
-                first = dim.slots[0]
-                assert isinstance(first, t.Name)
-                found.setdefault(first.id, set()).add((k, axis))
+            match dim:
+                case t.TupleExpr((t.Name(group), t.Name())):
+                    found.setdefault(group, set()).add((k, axis))
     return {place for places in found.values() if len(places) > 1 for place in places}
 
 

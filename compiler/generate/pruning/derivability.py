@@ -29,7 +29,6 @@ from dslc.generate.terms.term import (
     inputs,
     outputs,
     rename,
-    size,
     subterms,
 )
 from dslc.ir.dtype import DType
@@ -50,15 +49,9 @@ class Classes:
         self._parent: dict[Term, Term] = {}
         self._value: dict[Term, Term] = {}
         self._members: dict[Term, list[Term]] = defaultdict(list)
-        self._sizes: dict[Term, int] = {}
+        self.size = cache(_size)
         #: how many equations were entered
         self.entered = 0
-
-    def size(self, term: Term) -> int:
-        found = self._sizes.get(term)
-        if found is None:
-            found = self._sizes[term] = size((term,))
-        return found
 
     def add(self, equation: Equation) -> None:
         """Enters an equation under all names of its inputs."""
@@ -142,6 +135,10 @@ class Classes:
     def normal(self, term: Term) -> Term:
         """The representative of any term."""
         return self.find(self.rebuilt(term))
+
+
+def _size(term: Term) -> int:
+    return term.size
 
 
 def _root(parent: dict[Term, Term], term: Term) -> Term:

@@ -1,14 +1,13 @@
 """TASO's prunings (section 4): renamed inputs, and common subgraphs in both forms.
 
 A substitution is pruned only where one that is more general holds too. That is tested by evaluating both sides on random inputs
-modulo a prime; should the more general one fail its proof later, `Pruned.because` gives back what it stood for.
+modulo a prime.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -37,6 +36,8 @@ from dslc.records import record
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
+PLACES = 8  #: places of an input that are told apart, at most
+
 
 @record
 class PrimeValues:
@@ -64,14 +65,6 @@ class PrimeValues:
         return Field().draw(term.type.shape, rng) if floats else rng.integers(0, 2, term.type.shape)
 
 
-@dataclass(slots=True)
-class PruningResult:
-    """The kept candidates, and for each of those the ones it stands for (pruned only because that one holds)."""
-
-    kept: list[Conjecture] = field(default_factory=list)
-    because: dict[Conjecture, list[Conjecture]] = field(default_factory=dict)
-
-
 def key(candidate: Conjecture) -> Terms:
     """Equal for candidates that are equal up to the names of inputs and the direction."""
     return min(in_order(candidate.roots), in_order(candidate.turned.roots), key=_text)
@@ -91,7 +84,7 @@ def ordered(candidate: Conjecture) -> Conjecture:
 # ---- renamed inputs ----------------------------------------------------------------------------------------------
 
 
-def without_renamed(candidates: Iterable[Conjecture]) -> PruningResult:
+def without_renamed(candidates: Iterable[Conjecture]) -> list[Conjecture]:
     """Of candidates that are equal up to the names of their inputs only the most general (Figure 4a).
 
     One is more general than another where that one results from it by giving inputs the same name.
@@ -102,17 +95,14 @@ def without_renamed(candidates: Iterable[Conjecture]) -> PruningResult:
         forms = [(tuple(map(_bare, one.roots)), _occurrences(one)) for one in (candidate, candidate.turned)]
         shape, _ = min(forms, key=lambda form: str(form[0]))
         groups[shape].setdefault(min(names for other, names in forms if other == shape), candidate)
-    out = PruningResult()
+    kept: list[Conjecture] = []
     for group in groups.values():
-        general: list[tuple[tuple[int, ...], Conjecture]] = []
+        general: list[tuple[int, ...]] = []
         for names, candidate in sorted(group.items(), key=lambda item: -len(set(item[0]))):
-            wider = next((c for other, c in general if _instance(names, other)), None)
-            if not wider:
-                general.append((names, candidate))
-                out.kept.append(candidate)
-            else:
-                out.because.setdefault(wider, []).append(candidate)
-    return out
+            if not any(_instance(names, other) for other in general):
+                general.append(names)
+                kept.append(candidate)
+    return kept
 
 
 def _bare(term: Term) -> Any:
@@ -138,11 +128,11 @@ def _instance(names: Sequence[int], general: Sequence[int]) -> bool:
     return all(seen.setdefault(wide, narrow) == narrow for narrow, wide in zip(names, general, strict=True))
 
 
-def most_general(candidate: Conjecture, residues: PrimeValues, limit: int = 8) -> Conjecture:
+def most_general(candidate: Conjecture, residues: PrimeValues) -> Conjecture:
     """The candidate with inputs told apart wherever both sides stay equal (for inputs that no enumeration had)."""
     for one in inputs(candidate.roots):
         places = sum(leaf is one for root in candidate.roots for leaf in _leaves(root))
-        if not 2 <= places <= limit:
+        if not 2 <= places <= PLACES:
             continue
         fresh = input_term(_unused(candidate), one.type)
         # the first place keeps its name
@@ -152,7 +142,7 @@ def most_general(candidate: Conjecture, residues: PrimeValues, limit: int = 8) -
             parted = _parted(candidate, one, fresh, (False, *marks))
             both = set(inputs(parted.sources)) & set(inputs(parted.targets))
             if {fresh, one} <= both and residues.equal(parted.sources, parted.targets):
-                return most_general(parted, residues, limit)
+                return most_general(parted, residues)
     return candidate
 
 

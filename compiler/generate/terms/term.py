@@ -173,14 +173,9 @@ class Term:
     @property
     def below(self) -> Terms:
         """Every distinct proper subterm, arguments first, in order of first occurrence."""
-        found = self._below
-        if found is None:
-            listed: dict[Term, None] = {}
-            for arg in self.args:
-                listed.update(dict.fromkeys(arg.below))
-                listed[arg] = None
-            found = self._below = tuple(listed)
-        return found
+        if self._below is None:
+            self._below = tuple(subterms(self.args))
+        return self._below
 
     @property
     def node(self) -> tuple[Item, Terms]:
@@ -409,14 +404,13 @@ def shapes(rules: Rules, item: Item, types: Sequence[TermType]) -> tuple[TensorT
 def _shapes(
     rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[str, Any]
 ) -> tuple[TensorType, ...] | None:
-    cache = rules_cache(rules, "generate.shapes")
+    cache: dict[Any, tuple[TensorType, ...] | None] = rules_cache(rules, "generate.shapes")
     key = (item, types, attrs.get(item.cut) if item.cut is not None else None)
     if key not in cache:
         found = _applied(rules, item, types, attrs)
         whole = found is not None and all(type.is_static and 0 not in type.shape for type in found)
         cache[key] = found if whole else None
-    result: tuple[TensorType, ...] | None = cache[key]
-    return result
+    return cache[key]
 
 
 def _applied(
@@ -431,12 +425,11 @@ def _applied(
 
 def output_types(rules: Rules, item: Item, types: Sequence[TermType]) -> tuple[TermType, ...] | None:
     """The types of the results with their split trees; None where the item does not apply."""
-    cache = rules_cache(rules, "generate.types")
+    cache: dict[Any, tuple[TermType, ...] | None] = rules_cache(rules, "generate.types")
     key = (item, tuple(types))
     if key not in cache:
         cache[key] = _output_types(rules, item, types)
-    result: tuple[TermType, ...] | None = cache[key]
-    return result
+    return cache[key]
 
 
 def _output_types(rules: Rules, item: Item, types: Sequence[TermType]) -> tuple[TermType, ...] | None:
@@ -472,12 +465,11 @@ def _tree(groups: tuple[frozenset[Place], ...], types: Sequence[TermType]) -> Tr
 
 def flow(rules: Rules, item: Item, types: Sequence[TermType]) -> Flow:
     """The flow of sizes through an application; found once for each item, ranks and places of size 1 (which may broadcast)."""
-    cache = rules_cache(rules, "generate.flow")
+    cache: dict[Any, Flow] = rules_cache(rules, "generate.flow")
     key = (item, tuple(tuple(size == 1 for size in type.shape) for type in types))
     if key not in cache:
         cache[key] = _flow(rules, item, tuple(type.tensor for type in types), attributes(item, types))
-    result: Flow = cache[key]
-    return result
+    return cache[key]
 
 
 def _flow(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[str, Any]) -> Flow:
