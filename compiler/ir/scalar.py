@@ -409,19 +409,18 @@ def _rebuilt(node: Scalar, leaf: Callable[[Scalar], Scalar | None], memo: dict[S
     if not found:
         found = leaf(node)
         if not found:
-            children = node.children
-            found = _with_children(node, [_rebuilt(child, leaf, memo) for child in children]) if children else node
+            found = with_children(node, [_rebuilt(child, leaf, memo) for child in node.children])
         memo[node] = found
     return found
 
 
-def _with_children(node: Scalar, new: list[Scalar]) -> Scalar:
+def with_children(node: Scalar, new: list[Scalar]) -> Scalar:
     """The node over other children, in their order."""
     # what is as it was needs no smart constructor
     if all(map(is_, new, node.children)):
         return node
-    if isinstance(node, Apply):
-        return apply(node.name, *new)
+    if node.op:
+        return apply(node.op, *new)
     if isinstance(node, Read):
         count = len(node.index)
         return read(node.operand, tuple(new[:count]), new[count] if node.other else None)
@@ -460,8 +459,7 @@ def rewrite(root: Scalar, after: Callable[[Scalar], Scalar], cache: dict[Scalar,
 def _rewritten(node: Scalar, after: Callable[[Scalar], Scalar], memo: dict[Scalar, Scalar]) -> Scalar:
     found = memo.get(node)
     if not found:
-        children = node.children
-        new = _with_children(node, [_rewritten(child, after, memo) for child in children]) if children else node
+        new = with_children(node, [_rewritten(child, after, memo) for child in node.children])
         found = memo[node] = after(new)
     return found
 

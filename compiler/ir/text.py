@@ -18,9 +18,9 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.element import element_type, scalar_dtype
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, ScopeNode, Value, with_args
 from dslc.ir.holes import hole, is_hole
-from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, scalars
+from dslc.ir.scalar import Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, scalars
 from dslc.ir.scopes import substitute
-from dslc.ir.show import Axes, LanguageText, ReadableText
+from dslc.ir.show import Axes, LanguageText, ReadableText, matrix
 from dslc.syntax.vocabulary import (
     CONSTANTS,
     CONVERT,
@@ -82,14 +82,10 @@ def number_text(value: Any) -> str:
 
     `1/3` → `(1/3)`; the float 0.1 → `max(-inf, 0.1)`, since `0.1` alone is one tenth.
     """
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, Fraction) and value.denominator != 1:
         return f"({value})"
-    if not isinstance(value, float):
-        return str(value)
-    if math.isnan(value) or math.isinf(value):
-        return str(value)
+    if not isinstance(value, float) or not math.isfinite(value):
+        return str(value).lower()
     # a sign before a number is a part of its exact value, where zero has none
     return "(-max(-inf, 0.0))" if repr(value) == "-0.0" else f"max(-inf, {value!r})"
 
@@ -101,13 +97,6 @@ class _Text(LanguageText):
         super().__init__(tuple(operands))
         self._types, self._tables = tuple(types), tables
         self._kinds: dict[Scalar, Any] = {}
-        self._memo: dict[Scalar, str] = {}
-
-    def go(self, node: Scalar) -> str:
-        found = self._memo.get(node)
-        if found is None:
-            found = self._memo[node] = self.fresh(node)
-        return found
 
     def fresh(self, node: Scalar) -> str:
         if isinstance(node, Num):
@@ -119,16 +108,14 @@ class _Text(LanguageText):
             return f"{name}[{', '.join(map(self.go, node.index))}]"
         if isinstance(node, Reduce) and not node.iters:
             raise NotWritten("a reduction over no iterator")
-        if isinstance(node, Apply):
-            name, _, suffix = node.name.partition(":")
-            if suffix and name != "convert":
-                raise NotWritten(f"the function {node.name}")
-            if name == "/" and self._of_integers(node):
-                raise NotWritten("a quotient of integers that is not cut towards zero")
-            inner = node.args[0]
-            if name == "trunc" and inner.op == "/" and self._of_integers(inner):
-                # `/` of integers is cut towards zero in the language
-                return f"({self._inner(inner.args[0])} / {self._inner(inner.args[1])})"
+        name, _, suffix = node.op.partition(":")
+        if suffix and name != "convert":
+            raise NotWritten(f"the function {node.op}")
+        if name == "/" and self._of_integers(node):
+            raise NotWritten("a quotient of integers that is not cut towards zero")
+        if name == "trunc" and (inner := node.args[0]).op == "/" and self._of_integers(inner):
+            # `/` of integers is cut towards zero in the language
+            return f"({' / '.join(map(self._inner, inner.args))})"
         return super().fresh(node)
 
     def _inner(self, node: Scalar) -> str:
@@ -244,7 +231,7 @@ class _Program:
             binders = [f"{iters[k]}: {size}" for k, size in zip(axis, sizes, strict=True)] or ["*e: []"]
             places.append(binders[0] if len(axis) == 1 else f"({', '.join(binders)})")
             dims.append(f"({', '.join(sizes)})" if len(axis) > 1 else sizes[0] if axis else "1")
-        lines = [f"let {name} = {_matrix(values)}" for values, name in [*tables.items()][before:]]
+        lines = [f"let {name} = {matrix(values, number_text)}" for values, name in [*tables.items()][before:]]
         return [*lines, f"{own}[{', '.join(places)}] = {body}"], dims
 
     def _composite(self, graph: Graph, known: dict[Value, str], params: list[str], lines: list[str]) -> None:
@@ -324,7 +311,7 @@ def type_text(type: TensorType) -> str:
 
 def attribute_text(value: Any) -> str:
     """An attribute's value as an expression: a number, a text, an element type, an expression of sizes, or a list of them."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(attribute_text, value))}]"
     if isinstance(value, str):
         if '"' in value or "\n" in value:
@@ -333,9 +320,9 @@ def attribute_text(value: Any) -> str:
     if isinstance(value, Scalar):
         return _Text((), (), {}).go(value)
     if isinstance(value, float):
-        # attributes are declared to be floats, so that a decimal is one
-        return _decimal(value)
-    return str(value) if isinstance(value, DType) else number_text(value)
+        # a decimal, also where it is whole: attributes are declared to be floats
+        return number_text(value) if repr(value) == "-0.0" else repr(value)
+    return number_text(value)
 
 
 def _array(node: Constant) -> str:
@@ -343,19 +330,4 @@ def _array(node: Constant) -> str:
     type = Value(node).type
     if type.dtype not in {DType.I64, DType.F32, DType.BOOL} or not type.is_static or not 0 < type.elements <= ELEMENTS:
         raise NotWritten("a constant that is not one number everywhere, and large or of a type without literals")
-    return _listed(node.data.load().tolist())
-
-
-def _listed(items: Any) -> str:
-    if isinstance(items, list):
-        return f"[{', '.join(map(_listed, items))}]"
-    # a decimal, also where it is whole
-    return _decimal(items) if isinstance(items, float) else number_text(items)
-
-
-def _decimal(value: float) -> str:
-    return number_text(value) if repr(value) == "-0.0" else repr(value)
-
-
-def _matrix(values: Any) -> str:
-    return f"[{', '.join(map(_matrix, values))}]" if isinstance(values, tuple) else number_text(values)
+    return attribute_text(node.data.load().tolist())
