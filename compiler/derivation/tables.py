@@ -18,7 +18,6 @@ from dslc.derivation.pieces import Iters
 from dslc.ir.graph import Input, Scope, ScopeNode, Value
 from dslc.ir.scalar import (
     Iter,
-    Num,
     Read,
     Reduce,
     Scalar,
@@ -219,8 +218,6 @@ def _renamed(node: Scalar) -> Scalar | None:
 
 def unknowns_in(node: Scalar) -> list[Sym]:
     """The unknown sizes and attributes of an operator's expression."""
-    if isinstance(node, Num | Iter):
-        return []
     return list(dict.fromkeys(part for part in scalars(Sym, node) if part.name.startswith("?")))
 
 

@@ -8,7 +8,7 @@ in a normal form by the smart constructors (`add`, `mul`, ...): constants folded
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from math import nan
@@ -352,11 +352,6 @@ def as_scalar(value: Scalar | Number) -> Scalar:
     return value if isinstance(value, Scalar) else num(value)
 
 
-def is_static(value: Scalar) -> bool:
-    """Return whether an expression is a number."""
-    return isinstance(value, Num)
-
-
 def apply(name: str, *args: Scalar) -> Scalar:
     """`name(args)`, simplified where that holds for every number: the smart constructors of `dslc.ir.fold`."""
     return fold.simplify(name, args)
@@ -431,10 +426,9 @@ def with_children(node: Scalar, new: list[Scalar]) -> Scalar:
     return reduce(node.kind, node.iters, tuple(new[: len(node.extents)]), new[-1], where)
 
 
-def substitute(root: Scalar, values: dict[Iter, Scalar] | dict[Scalar, Scalar]) -> Scalar:
+def substitute(root: Scalar, values: Mapping[Any, Scalar]) -> Scalar:
     """Replaces iterators or symbols by expressions."""
-    table_: dict[Any, Scalar] = dict(values)
-    return rebuild(root, lambda node: table_.get(node))
+    return rebuild(root, values.get)
 
 
 def conjuncts(*conditions: Scalar | None) -> Iterator[Scalar]:

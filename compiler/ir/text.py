@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -18,9 +18,10 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.element import element_type, scalar_dtype
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, ScopeNode, Value, with_args
 from dslc.ir.holes import hole, is_hole
-from dslc.ir.scalar import Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, scalars
+from dslc.ir.scalar import Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply
 from dslc.ir.scopes import substitute
 from dslc.ir.show import Axes, LanguageText, ReadableText, matrix
+from dslc.ir.sizes import unknowns
 from dslc.syntax.vocabulary import (
     CONSTANTS,
     CONVERT,
@@ -129,22 +130,7 @@ class _Text(LanguageText):
 
 def sizes_of(graph: Graph) -> tuple[Sym, ...]:
     """The unknown sizes that a program speaks of, in the order of its text."""
-    return tuple(dict.fromkeys(_sizes_in([*(value.type for value in graph.inputs), *graph.nodes()])))
-
-
-def _sizes_in(item: Any) -> Iterator[Sym]:
-    match item:
-        case Scalar():
-            yield from scalars(Sym, item)
-        case ScopeNode(scope=scope):
-            yield from _sizes_in((*scope.extents, scope.body))
-        case Kernel(group=group):
-            yield from sizes_of(group)
-        case Call(types=types, attrs=attrs):
-            yield from _sizes_in((types, attrs))
-        case Node(types=parts) | TensorType(shape=parts) | tuple(parts) | list(parts):
-            for each in parts:
-                yield from _sizes_in(each)
+    return tuple(unknowns(graph))
 
 
 def program_text(
@@ -206,9 +192,9 @@ class _Program:
 
     def _hole(self, number: int, value: Value) -> str:
         name = self._inputs[number] if self._inputs else ""
-        return (
-            name if _NAME.fullmatch(name) and name not in _TAKEN and not value.constant else _hole_name(number, value)
-        )
+        if value.constant:
+            return f"w{number}"
+        return name if _NAME.fullmatch(name) and name not in _TAKEN else f"h{number}"
 
     def _equation(
         self, own: str, node: ScopeNode, names: Sequence[str], tables: dict[Any, str]
@@ -220,7 +206,7 @@ class _Program:
         if self._axes is not None:
             (value,) = node.values
             axes = [self._axes.get(arg, ()) for arg in node.args]
-            taken = {size_name(size.name) for size in _sizes_in([*(arg.type for arg in node.args), node])}
+            taken = {size_name(size.name) for size in unknowns([*(arg.type for arg in node.args), node])}
             text = readable = _Readable(names, axes, taken=_TAKEN | taken, types=types, tables=tables)
             iters, self._axes[value] = readable.name_scope(scope, self._axes.get(value, ()))
         # reductions are named by how many surround them, as they are read
@@ -282,10 +268,6 @@ class _Program:
             self.operator(name, group)
         sizes = [f"{own}={own}" for own in (size_name(size.name) for size in _attributes(group))]
         return f"{name}({', '.join([*args, *sizes])})"
-
-
-def _hole_name(number: int, value: Value) -> str:
-    return f"{'w' if value.constant else 'h'}{number}"
 
 
 def _attributes(graph: Graph) -> list[Sym]:
