@@ -118,6 +118,8 @@ FOLD1: dict[str, Callable[[Any], Any]] = {
     **{name: _exact_at(1, 0, getattr(math, name)) for name in ("log", "acos", "acosh")},
     **{name: _odd(getattr(math, name)) for name in "tanh erf sin tan asin atan sinh asinh atanh".split()},
 }
+#: the same by the number of arguments
+_FOLD: dict[int, Mapping[str, Callable[..., Any]]] = {1: FOLD1, 2: FOLD2}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -142,9 +144,9 @@ def simplify(name: str, args: tuple[Scalar, ...]) -> Scalar:
 
 
 def _fold(name: str, values: list[Number]) -> Number | None:
-    functions: Mapping[str, Callable[..., Any]] = {1: FOLD1, 2: FOLD2}.get(len(values), {})
+    function = _FOLD.get(len(values), {}).get(name)
     with suppress(ArithmeticError, ValueError):
-        return functions[name](*values) if name in functions else None
+        return function(*values) if function else None
     return None
 
 
