@@ -15,7 +15,7 @@ from dslc.api.calls import called_as, file_of_call, plain_calls
 from dslc.api.models import libraries_of, names_of, path_of, seconds_of, sizes_of, whole, wrong
 from dslc.deadline import Deadline
 from dslc.derivation.calls import CallProgram
-from dslc.derivation.kinds import kinds
+from dslc.derivation.kinds import Kinds
 from dslc.derivation.lowerings import lowerings_on, unlowered, with_lowerings
 from dslc.derivation.programs import estimated, unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch
@@ -238,7 +238,7 @@ def derive(
         and (not wanted or {*wanted} & {made.op for made in each.calls})
     ]  # fmt: skip
     # of all those first that are no others with more to compute, in case that the time is over before all are proved
-    different = list(kinds(known, unlike(known, programs, called.calls), called.calls))
+    different = list(Kinds(known, called.calls).first(unlike(known, programs, called.calls)))
     chosen = dict.fromkeys((*different, *programs)) if every else different
     left = max(until.left(), (1 - SEARCHING) * seconds)
     verdicts = judged(known, chosen, called.graph, left, None if every else MOST)

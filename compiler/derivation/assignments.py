@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import gcd
-from operator import is_
+from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent
@@ -18,7 +18,7 @@ from dslc.analysis.numeric import value as number_of
 from dslc.analysis.poly import Poly
 from dslc.derivation.pieces import Iters, Unfit
 from dslc.derivation.tables import Group, OperatorPattern, Window, unknowns_in
-from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, apply, num
+from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, apply, num, rebuild
 from dslc.ir.scopes import substitute
 from dslc.records import record
 
@@ -176,14 +176,9 @@ def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter |
 MOST = 1 << 16  #: attributes beyond which nothing is looked for
 
 
-def put(node: Scalar, known: Mapping[Sym, Scalar]) -> Scalar:
+def put(node: Scalar, known: Mapping[Any, Scalar]) -> Scalar:
     """Sizes and attributes in the place of their names."""
-    if not known or isinstance(node, Num):
-        return node
-    if isinstance(node, Sym):
-        return known.get(node, node)
-    args = [put(arg, known) for arg in node.args]
-    return node if all(map(is_, args, node.args)) else apply(node.op, *args)
+    return rebuild(node, known.get) if known else node
 
 
 def unknowns(node: Scalar, known: Mapping[Sym, Scalar]) -> list[Sym]:
@@ -215,16 +210,14 @@ def solved_linear(equations: Sequence[tuple[Scalar, Scalar]], known: dict[Sym, S
             (name,) = names
             if now is name:
                 known[name] = right
-                grew = True
-                continue
-            slope = coefficient_of(now, name)
-            if slope is None or not isinstance(right, Num):
+            elif (slope := coefficient_of(now, name)) is None or not isinstance(right, Num):
                 left_over.append((now, right))
                 continue
-            rest = apply("-", right, put(now, {name: num(0)}))
-            if not isinstance(rest, Num) or not isinstance(rest.value, int) or rest.value % slope:
-                return False
-            known[name] = num(rest.value // slope)
+            else:
+                rest = apply("-", right, put(now, {name: num(0)}))
+                if not isinstance(rest, Num) or not isinstance(rest.value, int) or rest.value % slope:
+                    return False
+                known[name] = num(rest.value // slope)
             grew = True
     return True
 

@@ -233,8 +233,3 @@ def in_turns(queues: Iterable[Iterable[T]]) -> Iterator[T]:
     """One of each in turn, until there are no more."""
     for row in zip_longest(*queues):
         yield from (each for each in row if each is not None)
-
-
-def kinds(rules: Rules, programs: Iterable[PricedProgram], given: Sequence[Call] = ()) -> Iterator[PricedProgram]:
-    """Programs, which come with the cheapest first, in the order in which they are shown: see `Kinds`."""
-    yield from Kinds(rules, given).first(programs)

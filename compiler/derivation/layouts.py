@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import field
+from collections.abc import Iterator
+from functools import cache
 from itertools import product
 
-from dslc.derivation.pieces import Box, Operands, Unfit, view_of
+from dslc.derivation.pieces import Box, Operands, Unfit, Vector, product_of, view_of
 from dslc.derivation.programs import calls_of, elements
 from dslc.ir.graph import (
     Call,
@@ -24,10 +24,9 @@ from dslc.ir.graph import (
     topological,
     with_args,
 )
-from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, reduce, traversal
+from dslc.ir.scalar import Iter, Read, Scalar, apply, as_scalar, num, read, reduce, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
 from dslc.ir.scopes import substitute
-from dslc.records import record
 from dslc.semantics.apply import apply as call
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -44,13 +43,11 @@ def carried(value: Value) -> Value:
     return rebuild((value,), moved)[0]
 
 
-@record
 class _LayoutChanges:
     """One expression: what was brought into which layout, each once."""
 
-    known: dict[tuple[Value, tuple[Scalar, ...], tuple[Scalar, ...], tuple[int, ...] | None], Value] = field(
-        default_factory=dict
-    )
+    def __init__(self) -> None:
+        self._at = cache(self._computed)
 
     def in_layout(self, value: Value) -> Value:
         """A computed scope in the layout in which another one looks it up; that one itself where it is no change of layout."""
@@ -68,18 +65,8 @@ class _LayoutChanges:
         except Unfit:
             return value
 
-    def _at(
-        self, value: Value, index: Sequence[Scalar], extents: Sequence[Scalar], groups: tuple[int, ...] | None = None
-    ) -> Value:
+    def _computed(self, value: Value, index: Vector, extents: Vector, groups: tuple[int, ...] | None = None) -> Value:
         """A computed scope at an index of iterators `i0, i1, ...`, as many as there are extents; `groups`: those that are merged."""
-        key = (value, tuple(index), tuple(extents), groups)
-        if key not in self.known:
-            self.known[key] = self._computed(value, index, extents, groups)
-        return self.known[key]
-
-    def _computed(
-        self, value: Value, index: Sequence[Scalar], extents: Sequence[Scalar], groups: tuple[int, ...] | None
-    ) -> Value:
         operands = Operands()
         view = view_of(value, operands)
         if not view or view.body.binds:
@@ -97,11 +84,16 @@ class _LayoutChanges:
             # in the order of the dimensions that they stand in
             own = tuple(dict.fromkeys(it for part in node.index for it in sizes if it in part.free))
             count = Box.of([sizes[it] for it in own]).extents
-            if not _is_computed(arg) or node.index == own or not arg.type.is_static or _product(count) != elements(arg):
+            if (
+                not _is_computed(arg)
+                or node.index == own
+                or not arg.type.is_static
+                or product_of(count) is not num(elements(arg))
+            ):
                 return None
             renamed: dict[Iter, Scalar] = {it: traversal(k) for k, it in enumerate(own)}
             try:
-                new = self._at(arg, [substitute(part, renamed) for part in node.index], count)
+                new = self._at(arg, tuple(substitute(part, renamed) for part in node.index), count)
             except Unfit:
                 return None
             return read(operands.number(new), own)
@@ -121,15 +113,6 @@ def _is_computed(value: Value) -> bool:
         and node.scope.groups is None
         and not node.constant
     )
-
-
-def _product(extents: Sequence[Scalar]) -> int:
-    total = 1
-    for extent in extents:
-        if not isinstance(extent, Num):
-            return 0
-        total *= int(extent.value)
-    return total
 
 
 def merged(rules: Rules, first: Value, second: Value) -> Iterator[tuple[Value, Value]]:
@@ -196,7 +179,6 @@ def _next_to(a: Value, b: Value, axis: int) -> Value | None:
 
 def _part(whole: Value, like: Value, along: int, first: int | Scalar) -> Value:
     index = tuple(
-        apply("+", traversal(d), num(first)) if d == along and isinstance(first, int) else traversal(d)
-        for d in range(len(like.type.shape))
+        apply("+", traversal(d), as_scalar(first)) if d == along else traversal(d) for d in range(len(like.type.shape))
     )
     return scope_value(Scope(like.type.shape, read(0, index), like.type.dtype), (whole,))

@@ -17,11 +17,10 @@ from dslc.semantics.library import Rules
 from dslc.semantics.scopes import ranges_of_reads
 from dslc.semantics.walk import nodes
 from dslc.syntax import tree as t
-from dslc.syntax.vocabulary import FUNCTIONS_1
+from dslc.syntax.vocabulary import CONSTANTS, FUNCTIONS_1
 
 #: what a lowering may ask about memory
 _MEMORY = frozenset({"stride", "regular", "dense", "size", "aligned", "bytes"})
-_CONSTANTS = frozenset({"pi", "inf", "nan", "true", "false"})
 #: functions of numbers that a lowering's expression may use
 _KNOWN = FUNCTIONS_1 | {"min", "max"}
 
@@ -60,8 +59,8 @@ def operator_of(lowering: LoweringDef, bare: bool = False) -> OperatorDef | None
         function = node.function if isinstance(node, t.Call) and node.function not in _KNOWN else None
         if function is not None and not isinstance(lowering.module.lookup(function), FunctionDef):
             return None
-    indices = dict(_indices(equation))
-    known = {*decls, *indices, *_CONSTANTS}
+    indices = {node.name: node.star for node in nodes(t.Binder, (equation.target.places, equation.value))}
+    known = {*decls, *indices, *CONSTANTS}
     attrs: dict[str, t.TypeExpr] = {}
     for node in nodes(t.Subscript, equation.value):
         if isinstance(node.base, t.Name):
@@ -101,11 +100,6 @@ def operator_of(lowering: LoweringDef, bare: bool = False) -> OperatorDef | None
     results = (t.Param(False, equation.target.name, None, None, span=equation.span),)
     whole = t.Operator(syntax.name, syntax.params, results, syntax.doc, statements, span=syntax.span)
     return OperatorDef(lowering.name, whole, lowering.module)
-
-
-def _indices(equation: t.Equation) -> Iterator[tuple[str, bool]]:
-    for node in nodes(t.Binder, (*(equation.target.places or ()), equation.value)):
-        yield node.name, node.star
 
 
 def _is_number(node: t.Name, known: Collection[str], lowering: LoweringDef) -> bool:

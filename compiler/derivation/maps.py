@@ -157,7 +157,7 @@ def split(iters: Iters, box: Box, k: int, factor: int, operands: Operands) -> Ch
 
 def merged(iters: Iters, box: Box, k: int, operands: Operands) -> Map | None:
     """`(a, b) → a * size(b) + b`."""
-    if not all(isinstance(low, Num) and low.value == 0 for low in box.low[k : k + 2]):
+    if any(low is not num(0) for low in box.low[k : k + 2]):
         return None
     size = box.extents[k + 1]
     value = apply("+", apply("*", iters[k], size), iters[k + 1])
@@ -171,7 +171,7 @@ def merged(iters: Iters, box: Box, k: int, operands: Operands) -> Map | None:
 
 def flattened(iters: Iters, box: Box, operands: Operands) -> Map | None:
     """`(a, b, c) → (a * size(b) + b) * size(c) + c`: any number of iterators as one; None where a box does not begin at 0."""
-    if not iters or not all(isinstance(low, Num) and low.value == 0 for low in box.low):
+    if not iters or any(low is not num(0) for low in box.low):
         return None
     (place,) = operands.fresh()
     value: Scalar = num(0)

@@ -16,8 +16,23 @@ from dslc.analysis.narrowing import narrowed, sum_ranges
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, nodes_of, scope_value
-from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
-from dslc.ir.scopes import each_of, substitute
+from dslc.ir.scalar import (
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Sym,
+    apply,
+    as_scalar,
+    iterator,
+    num,
+    read,
+    rebuild,
+    scalars,
+    walk,
+)
+from dslc.ir.scopes import each_of, renumbered, substitute
 from dslc.records import record
 
 Vector = tuple[Scalar, ...]
@@ -73,7 +88,7 @@ def _at_least(value: Scalar, least: Scalar) -> bool:
     difference = apply("-", value, least)
     if isinstance(difference, Num):
         return bool(difference.value >= 0)
-    sizes = {part: (1, 1 << 40) for part in walk(difference) if type(part).__name__ == "Sym"}
+    sizes: Ranges = dict.fromkeys(scalars(Sym, difference), (1, 1 << 40))
     try:
         return interval(difference, sizes)[0] >= 0
     except DataDependent:
@@ -231,17 +246,14 @@ class Operands:
             for k, (it, low, extent) in enumerate(zip(iters, box.low, box.extents, strict=True))
         }
         order: dict[int, int] = {}
-
-        def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
-            return read(order.setdefault(node.operand, len(order)), index, other)
-
         within: Ranges = {
             iterator(f"i{k}"): (0, int(extent.value) - 1)
             for k, extent in enumerate(box.extents)
             if isinstance(extent, Num)
         }
         # what is decided by where iterators are need not be read
-        numbered = substitute(narrowed(substitute(body, values), within), {}, 0, on_read)
+        number = renumbered(lambda k: order.setdefault(k, len(order)))
+        numbered = substitute(narrowed(substitute(body, values), within), {}, 0, number)
         numbered = without_others(numbered, [self.values[k].type.shape for k in order], within)
         if any(isinstance(each, Num) and (not isinstance(each.value, int) or each.value < 0) for each in box.extents):
             raise Unfit("an extent that is no size")
@@ -266,10 +278,7 @@ def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Rang
 
 def product_of(sizes: Iterable[Scalar]) -> Scalar:
     """The product of some sizes."""
-    whole: Scalar = num(1)
-    for size in sizes:
-        whole = apply("*", whole, size)
-    return whole
+    return apply("*", *sizes)
 
 
 def scopes_of(value: Value) -> list[ScopeNode]:
@@ -311,11 +320,8 @@ def _view(value: Value, operands: Operands) -> ScopeView | None:
         return None
     scope = node.scope
     iters = operands.fresh(len(scope.extents))
-
-    def on_read(each: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
-        return read(operands.number(node.args[each.operand]), index, other)
-
-    body = substitute(scope.body, dict(zip(scope.iters, iters, strict=True)), 0, on_read)
+    number = renumbered(lambda k: operands.number(node.args[k]))
+    body = substitute(scope.body, dict(zip(scope.iters, iters, strict=True)), 0, number)
     box = Box.of(scope.extents)
     plain = ScopeView(value, iters, box, None, (), (), body)
     return inside(plain, body, operands) or plain if isinstance(body, Reduce) else plain

@@ -10,7 +10,7 @@ from dslc.derivation.pieces import scopes_of
 from dslc.derivation.steps import Path
 from dslc.derivation.targets import summed
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, nodes_of
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, flat
+from dslc.ir.scalar import Num, Read, Reduce, Scalar, flat
 from dslc.ir.scopes import each_of
 from dslc.records import record
 from dslc.semantics.library import Rules
@@ -87,7 +87,7 @@ def _positions(total: Reduce, at: At = _as_it_is) -> float:
 def _operations(body: Scalar, at: At = _as_it_is) -> float:
     if isinstance(body, Reduce):
         return _positions(body, at) * (1 + _operations(body.body, at))
-    if isinstance(body, Apply):
+    if body.op:
         return sum(_operations(arg, at) for arg in body.args) + (len(body.args) - 1 if body.reads else 0)
     return 0.0
 

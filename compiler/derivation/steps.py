@@ -229,8 +229,9 @@ def _with_numbers(body: Scalar, args: Values) -> Scalar:
     }
 
     def leaf(node: Scalar) -> Scalar | None:
-        inside = isinstance(node, Read) and node.operand in numbers and (node.other is None or not node.index)
-        return num(int(numbers[node.operand])) if isinstance(node, Read) and inside else None
+        if not isinstance(node, Read) or node.operand not in numbers or (node.other and node.index):
+            return None
+        return num(int(numbers[node.operand]))
 
     return rebuild_scalar(body, leaf) if numbers else body
 
@@ -255,13 +256,10 @@ def _without_copies(value: Value, mapped: dict[Value, Value]) -> Value:
     for node in nodes_of([value]):
         if node.values[0] in mapped:
             continue
-        if not isinstance(node, ScopeNode):
-            moved = with_args(node, tuple(mapped[arg] for arg in node.args))
-            mapped.update(zip(node.values, moved, strict=True))
-            continue
-        args = tuple(mapped[arg] for arg in node.args)
-        new = scope_value(node.scope, args) if args != node.args else node.values[0]
-        mapped[node.values[0]] = _original(_read_through(new))
+        moved = with_args(node, tuple(mapped[arg] for arg in node.args))
+        if isinstance(node, ScopeNode):
+            moved = (_original(_read_through(moved[0])),)
+        mapped.update(zip(node.values, moved, strict=True))
     return mapped[value]
 
 
@@ -276,12 +274,11 @@ def _original(value: Value) -> Value:
         return value
     single = unit_positions(scope)
     place: list[Scalar] = []
-    iters = iter(scope.ranges)
-    for count in scope.counts:
+    for axis in scope.dimensions:
         position: Scalar = num(0)
-        for _ in range(count):
-            it, extent = next(iters)
-            position = apply("+", apply("*", position, as_scalar(extent)), single.get(it, it))
+        for k in axis:
+            it = traversal(k)
+            position = apply("+", apply("*", position, as_scalar(scope.extents[k])), single.get(it, it))
         place.append(position)
     same = tuple(substitute(at, single) for at in body.index) == tuple(place)
     return source if same else value

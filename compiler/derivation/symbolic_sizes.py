@@ -32,9 +32,9 @@ from dslc.ir.graph import (
     scope_value,
     with_args,
 )
-from dslc.ir.scalar import Num, Number, Scalar, Sym, apply, flat, num, scalars, substitute, walk
+from dslc.ir.scalar import Num, Number, Scalar, Sym, apply, flat, num, scalars, substitute
 from dslc.ir.scalar import rebuild as rebuild_body
-from dslc.ir.sizes import with_sizes
+from dslc.ir.sizes import expressions, unknowns, with_sizes
 
 #: primes, each about the third power of the one before: so products of two of one size and of others are told apart
 NUMBERS: tuple[int, ...] = (10**7 + 19, 10**21 + 117, 10**63 + 121)
@@ -60,9 +60,9 @@ class SizeNumbers:
         nodes = dict.fromkeys((*program.nodes(), *(value.node for value in program.inputs)))
         if any(type is None for node in nodes for type in node.types):
             return None
-        parts = [part for node in nodes for item in _expressions(node) for part in walk(item)]
-        found = dict.fromkeys(part for part in parts if isinstance(part, Sym))
-        own = {part.value for part in parts if isinstance(part, Num) and _is_large(part.value)}
+        parts = [*expressions([*nodes])]
+        found = unknowns(parts)
+        own = {each.value for part in parts for each in scalars(Num, part) if _is_large(each.value)}
         if len(found) > len(NUMBERS):
             return None
         return SizeNumbers(dict(zip(found, NUMBERS, strict=False)), frozenset(own))
@@ -180,8 +180,7 @@ class SizeNumbers:
 
 def unknown_sizes(program: Graph) -> tuple[str, ...]:
     """The names of the unknown sizes of what a program is given."""
-    sizes = [size for value in program.inputs for size in value.type.shape if isinstance(size, Scalar)]
-    return tuple(dict.fromkeys(part.name for size in sizes for part in scalars(Sym, size)))
+    return tuple(dict.fromkeys(size.name for size in unknowns([value.type for value in program.inputs])))
 
 
 def _is_large(number: Number) -> bool:
@@ -190,15 +189,3 @@ def _is_large(number: Number) -> bool:
         return False
     number = Fraction(number)
     return abs(number.numerator) >= LARGE or number.denominator >= LARGE
-
-
-def _expressions(node: Node) -> Iterator[Scalar]:
-    """The expressions of a node: its sizes and its body."""
-    for type in node.types:
-        if type:
-            yield from (size for size in type.shape if isinstance(size, Scalar))
-    if isinstance(node, Call):
-        yield from (each for _, attr in node.attrs for each in flat(attr) if isinstance(each, Scalar))
-    if isinstance(node, ScopeNode):
-        yield from (size for size in node.scope.extents if isinstance(size, Scalar))
-        yield node.scope.body

@@ -17,9 +17,7 @@ from dslc.analysis.poly import NotIntegral, Poly, polynomial
 from dslc.derivation.pieces import Iters
 from dslc.ir.graph import Input, Scope, ScopeNode, Value
 from dslc.ir.scalar import (
-    Apply,
     Iter,
-    Num,
     Read,
     Reduce,
     Scalar,
@@ -220,8 +218,6 @@ def _renamed(node: Scalar) -> Scalar | None:
 
 def unknowns_in(node: Scalar) -> list[Sym]:
     """The unknown sizes and attributes of an operator's expression."""
-    if isinstance(node, Num | Iter):
-        return []
     return list(dict.fromkeys(part for part in scalars(Sym, node) if part.name.startswith("?")))
 
 
@@ -258,26 +254,17 @@ def leaves_in(pattern: Scalar, body: Scalar) -> Iterator[Mapping[int, Scalar]]:
 
     `$0 * $1` in `a * b * c`: every way to make two parts of which each reads something.
     """
-    if pattern is TOTAL:
-        if body is TOTAL:
-            yield {}
-        return
-    if isinstance(pattern, Read):
+    if isinstance(pattern, Read) and pattern is not TOTAL:
         if body.reads:
             yield {pattern.operand: body}
-        return
-    if not isinstance(pattern, Apply):
+    elif not pattern.op:
         if pattern is body:
             yield {}
-        return
-    if body.op != pattern.name:
-        return
-    if pattern.name not in {"+", "*", "min", "max"}:
-        if len(pattern.args) == len(body.args):
-            yield from _each(pattern.args, body.args)
-        return
-    for parts in _parted(body, len(pattern.args)):
-        yield from _each(pattern.args, parts)
+    elif body.op == pattern.op:
+        count = len(pattern.args)
+        in_order = [body.args] if len(body.args) == count else []
+        for parts in _parted(body, count) if body.op in {"+", "*", "min", "max"} else in_order:
+            yield from _each(pattern.args, parts)
 
 
 def _each(patterns: tuple[Scalar, ...], bodies: tuple[Scalar, ...]) -> Iterator[Mapping[int, Scalar]]:

@@ -53,6 +53,7 @@ from dslc.ir.scalar import (
     Table,
     apply,
     conjuncts,
+    flat,
     iterator,
     num,
     raw_apply,
@@ -276,12 +277,12 @@ class _Machine:
         )
 
     def _table(self, node: Table, frame: _Frame) -> Arr:
-        shape, flat = _flatten(node.values)
-        if all(isinstance(item, int) for item in flat):
-            operand = ReadOperand(integers(flat, shape), "int")
+        shape, items = np.shape(node.values), [*flat(node.values)]
+        if all(isinstance(item, int) for item in items):
+            operand = ReadOperand(integers(items, shape), "int")
         else:
-            exact = np.empty(len(flat), dtype=object)
-            exact[:] = [Fraction(repr(item)) if isinstance(item, float) else Fraction(item) for item in flat]
+            exact = np.empty(len(items), dtype=object)
+            exact[:] = [Fraction(repr(item)) if isinstance(item, float) else Fraction(item) for item in items]
             operand = ReadOperand(exact.reshape(shape), "rat")
         index = self._positions(node.index, frame)
         return read(operand, index, None, frame.guarded, f"table {node}")
@@ -467,14 +468,6 @@ def _factors(body: Scalar) -> list[Scalar]:
 def _splits(part: Scalar) -> bool:
     """Return whether a summand is a product that is better summed as a product of matrices."""
     return part.op == "*" and sum(not isinstance(arg, Num) for arg in part.args) > 1
-
-
-def _flatten(values: tuple[Any, ...]) -> tuple[tuple[int, ...], list[Any]]:
-    if not isinstance(values, tuple):
-        return (), [values]
-    parts = [_flatten(value) for value in values]
-    shape = parts[0][0] if parts else ()
-    return (len(values), *shape), [item for _, flat in parts for item in flat]
 
 
 @record

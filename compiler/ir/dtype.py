@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from enum import Enum
 
-from dslc.ir.scalar import Scalar, is_static
+from dslc.ir.scalar import Num, Scalar
 from dslc.records import record
 
 
@@ -142,7 +142,7 @@ class TensorType:
 
     @property
     def is_static(self) -> bool:
-        return all(isinstance(size, int) or is_static(size) for size in self.shape)
+        return all(isinstance(size, int | Num) for size in self.shape)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslc.ir.dtype import DTYPES, DType
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
+from dslc.ir.scalar import Num, Read, Reduce, Scalar
 
 _COMPARISONS = {"==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "isnan", "isinf"}
 _KEEPING = {"+", "*", "min", "max", "abs", "sign", "//", "%", "trunc", "floor", "ceil", "round"}
@@ -37,15 +37,15 @@ def _dtype(node: Scalar, operands: tuple[DType, ...], memo: dict[Scalar, DType |
         found = DType.BOOL if isinstance(node.value, bool) else not isinstance(node.value, int)
     elif isinstance(node, Reduce):
         found = DType.BOOL if node.kind in {"any", "all"} else _dtype(node.body, operands, memo)
-    elif isinstance(node, Apply):
-        if node.name in _COMPARISONS:
+    elif node.op:
+        if node.op in _COMPARISONS:
             found = DType.BOOL
-        elif node.name.startswith("convert:"):
-            found = DTYPES[node.name.split(":")[1]]
+        elif node.op.startswith("convert:"):
+            found = DTYPES[node.op.split(":")[1]]
         else:
-            parts = node.args[1:] if node.name == "select" else node.args
+            parts = node.args[1:] if node.op == "select" else node.args
             found = _joined([_dtype(part, operands, memo) for part in parts])
-            if node.name not in _KEEPING and node.name != "select" and not isinstance(found, DType):
+            if node.op not in _KEEPING and node.op != "select" and not isinstance(found, DType):
                 found = True
     memo[node] = found
     return found

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -117,6 +118,8 @@ FOLD1: dict[str, Callable[[Any], Any]] = {
     **{name: _exact_at(1, 0, getattr(math, name)) for name in ("log", "acos", "acosh")},
     **{name: _odd(getattr(math, name)) for name in "tanh erf sin tan asin atan sinh asinh atanh".split()},
 }
+#: the same by the number of arguments
+_FOLD: dict[int, Mapping[str, Callable[..., Any]]] = {1: FOLD1, 2: FOLD2}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -141,13 +144,9 @@ def simplify(name: str, args: tuple[Scalar, ...]) -> Scalar:
 
 
 def _fold(name: str, values: list[Number]) -> Number | None:
-    try:
-        if len(values) == 2 and name in FOLD2:
-            return FOLD2[name](values[0], values[1])  # type: ignore[no-any-return]
-        if len(values) == 1 and name in FOLD1:
-            return FOLD1[name](values[0])  # type: ignore[no-any-return]
-    except (ArithmeticError, ValueError):
-        return None
+    function = _FOLD.get(len(values), {}).get(name)
+    with suppress(ArithmeticError, ValueError):
+        return function(*values) if function else None
     return None
 
 
@@ -155,10 +154,6 @@ def _select(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
     if isinstance(condition, Num):
         return then if condition.value else otherwise
     return then if then is otherwise else raw_apply("select", condition, then, otherwise)
-
-
-def _order(node: Scalar) -> str:
-    return str(node)
 
 
 def _plus(a: Any, b: Any) -> Any:
@@ -169,8 +164,7 @@ def _plus(a: Any, b: Any) -> Any:
     return _whole(a + b)
 
 
-def _times(a: Any, b: Any) -> Any:
-    return float(a) * float(b) if isinstance(a, float) or isinstance(b, float) else _whole(a * b)
+_times = _mixed(operator.mul)
 
 
 def _parts(node: Scalar, name: str) -> tuple[Scalar, ...]:
@@ -219,7 +213,7 @@ def _sum(args: tuple[Scalar, ...]) -> Scalar:
         parts.append(num(constant))
     if len(parts) == 1:
         return parts[0]
-    return raw_apply("+", *sorted(parts, key=_order))
+    return raw_apply("+", *sorted(parts, key=str))
 
 
 def _product(args: tuple[Scalar, ...]) -> Scalar:
@@ -240,7 +234,7 @@ def _product(args: tuple[Scalar, ...]) -> Scalar:
             if factor.op == "+":
                 others = (*factors[:k], *factors[k + 1 :])
                 return _sum(tuple(_product((num(coefficient), part, *others)) for part in factor.args))
-    ordered = sorted(factors, key=_order) if len(factors) > 1 else factors
+    ordered = sorted(factors, key=str) if len(factors) > 1 else factors
     if coefficient == 1 and not isinstance(coefficient, float):
         return ordered[0] if len(ordered) == 1 else raw_apply("*", *ordered)
     return raw_apply("*", num(coefficient), *ordered)
@@ -322,7 +316,7 @@ class _Sum(Polynomial[Scalar]):
 
     @staticmethod
     def key(node: Scalar) -> tuple[str, int]:
-        return _order(node), id(node)
+        return str(node), id(node)
 
 
 def _extreme(name: str, a: Scalar, b: Scalar) -> Scalar:
@@ -334,7 +328,7 @@ def _extreme(name: str, a: Scalar, b: Scalar) -> Scalar:
             return one
     if a.integral and b.integral and (decided := _ordered("<=", a, b)) is not None:
         return b if decided == (name == "max") else a
-    return raw_apply(name, *sorted((a, b), key=_order))
+    return raw_apply(name, *sorted((a, b), key=str))
 
 
 def _divided(name: str, a: Scalar, b: Scalar) -> Scalar:

@@ -35,7 +35,6 @@ from dslc.ir.graph import (
 )
 from dslc.ir.graph import rebuild as rebuild_graph
 from dslc.ir.scalar import (
-    Apply,
     Iter,
     Num,
     Read,
@@ -46,12 +45,11 @@ from dslc.ir.scalar import (
     bound,
     num,
     raw_apply,
-    read,
     rebuild,
     reduce,
     rewrite,
-    table,
     walk,
+    with_children,
 )
 from dslc.ir.scopes import each_of, renumbered, substitute
 
@@ -151,18 +149,10 @@ def _named(node: Scalar, depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
         return names.get(node, node)
     if isinstance(node, Reduce):
         return min((_in_order(node, order, depth, names) for order in _orders(node, names)), key=str)
-    if isinstance(node, Apply):
-        args = [_named(arg, depth, names) for arg in node.args]
-        if node.name in _SYMMETRIC:
-            args.sort(key=str)
-            return _folded(node.name, args)
-        return apply(node.name, *args)
-    if isinstance(node, Read):
-        other = _named(node.other, depth, names) if node.other else None
-        return read(node.operand, tuple(_named(part, depth, names) for part in node.index), other)
-    if isinstance(node, Table):
-        return table(node.values, tuple(_named(part, depth, names) for part in node.index))
-    return node
+    parts = [_named(part, depth, names) for part in node.children]
+    if node.op in _SYMMETRIC:
+        return _folded(node.op, sorted(parts, key=str))
+    return apply(node.op, *parts) if node.op else with_children(node, parts)
 
 
 def _in_order(node: Reduce, order: Sequence[int], depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
@@ -227,10 +217,9 @@ class _Shown:
     def _fresh(self, node: Scalar) -> str:
         if isinstance(node, Iter):
             return self.names.get(node, node.name)
-        if isinstance(node, Apply):
-            if node.name in _ORDERLESS:
-                return f"{node.name}({', '.join(sorted(self._operands(node)))})"
-            return f"{node.name}({', '.join([self.go(arg) for arg in node.args])})"
+        if node.op:
+            parts = sorted(self._operands(node)) if node.op in _ORDERLESS else map(self.go, node.args)
+            return f"{node.op}({', '.join(parts)})"
         if isinstance(node, Read | Table):
             head = node.operand if isinstance(node, Read) else node.values
             other = "" if not isinstance(node, Read) or not node.other else f" else {self.go(node.other)}"

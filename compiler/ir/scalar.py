@@ -8,7 +8,7 @@ in a normal form by the smart constructors (`add`, `mul`, ...): constants folded
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from math import nan
@@ -352,11 +352,6 @@ def as_scalar(value: Scalar | Number) -> Scalar:
     return value if isinstance(value, Scalar) else num(value)
 
 
-def is_static(value: Scalar) -> bool:
-    """Return whether an expression is a number."""
-    return isinstance(value, Num)
-
-
 def apply(name: str, *args: Scalar) -> Scalar:
     """`name(args)`, simplified where that holds for every number: the smart constructors of `dslc.ir.fold`."""
     return fold.simplify(name, args)
@@ -409,19 +404,18 @@ def _rebuilt(node: Scalar, leaf: Callable[[Scalar], Scalar | None], memo: dict[S
     if not found:
         found = leaf(node)
         if not found:
-            children = node.children
-            found = _with_children(node, [_rebuilt(child, leaf, memo) for child in children]) if children else node
+            found = with_children(node, [_rebuilt(child, leaf, memo) for child in node.children])
         memo[node] = found
     return found
 
 
-def _with_children(node: Scalar, new: list[Scalar]) -> Scalar:
+def with_children(node: Scalar, new: list[Scalar]) -> Scalar:
     """The node over other children, in their order."""
     # what is as it was needs no smart constructor
     if all(map(is_, new, node.children)):
         return node
-    if isinstance(node, Apply):
-        return apply(node.name, *new)
+    if node.op:
+        return apply(node.op, *new)
     if isinstance(node, Read):
         count = len(node.index)
         return read(node.operand, tuple(new[:count]), new[count] if node.other else None)
@@ -432,10 +426,9 @@ def _with_children(node: Scalar, new: list[Scalar]) -> Scalar:
     return reduce(node.kind, node.iters, tuple(new[: len(node.extents)]), new[-1], where)
 
 
-def substitute(root: Scalar, values: dict[Iter, Scalar] | dict[Scalar, Scalar]) -> Scalar:
+def substitute(root: Scalar, values: Mapping[Any, Scalar]) -> Scalar:
     """Replaces iterators or symbols by expressions."""
-    table_: dict[Any, Scalar] = dict(values)
-    return rebuild(root, lambda node: table_.get(node))
+    return rebuild(root, values.get)
 
 
 def conjuncts(*conditions: Scalar | None) -> Iterator[Scalar]:
@@ -460,8 +453,7 @@ def rewrite(root: Scalar, after: Callable[[Scalar], Scalar], cache: dict[Scalar,
 def _rewritten(node: Scalar, after: Callable[[Scalar], Scalar], memo: dict[Scalar, Scalar]) -> Scalar:
     found = memo.get(node)
     if not found:
-        children = node.children
-        new = _with_children(node, [_rewritten(child, after, memo) for child in children]) if children else node
+        new = with_children(node, [_rewritten(child, after, memo) for child in node.children])
         found = memo[node] = after(new)
     return found
 

@@ -8,20 +8,17 @@ that nothing is captured when an expression moves below other reductions, and eq
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import is_
 from typing import TypeVar
 
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import scalar_dtype
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
 from dslc.ir.scalar import (
-    Apply,
     Iter,
     Num,
     Read,
     Reduce,
     Scalar,
-    Table,
     apply,
     as_scalar,
     bound,
@@ -29,8 +26,8 @@ from dslc.ir.scalar import (
     num,
     read,
     reduce,
-    table,
     traversal,
+    with_children,
 )
 
 #: what a read becomes: its node, its index and the value outside as they are by now, and the number of reductions around it
@@ -88,23 +85,12 @@ class _Moved:
     def _fresh(self, node: Scalar) -> Scalar:
         if isinstance(node, Iter):
             return self.values.get(node, node)
-        if isinstance(node, Apply):
-            args = [self.go(arg) for arg in node.args]
-            # what is as it was needs no smart constructor
-            return node if all(map(is_, args, node.args)) else apply(node.name, *args)
-        if isinstance(node, Read):
-            index = tuple([self.go(part) for part in node.index])
-            other = self.go(node.other) if node.other else None
-            return (
-                read(node.operand, index, other)
-                if self.on_read is None
-                else self.on_read(node, index, other, self.depth)
-            )
-        if isinstance(node, Table):
-            return table(node.values, tuple([self.go(part) for part in node.index]))
         if isinstance(node, Reduce):
             return self._reduce(node)
-        return node
+        if isinstance(node, Read) and self.on_read:
+            other = self.go(node.other) if node.other else None
+            return self.on_read(node, tuple([self.go(part) for part in node.index]), other, self.depth)
+        return with_children(node, [self.go(part) for part in node.children])
 
     def _reduce(self, node: Reduce) -> Scalar:
         inner = self.inside()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
 from itertools import count
 from typing import Any
 
 from dslc.ir.fold import shorter
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, exactly, num, raw_apply, scalars
+from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, Sym, Table, exactly, num, raw_apply, scalars
 
 _INFIX = {"+", "*", "/", "//", "%", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or"}
 #: of each dimension of a tensor the names of what runs along it, the best ones first
@@ -29,20 +29,19 @@ class ScalarText:
 
     def __init__(self, operands: tuple[str, ...] | None) -> None:
         self._operands = operands
+        self._memo: dict[Scalar, str] = {}
 
     def go(self, node: Scalar) -> str:
-        if self._operands is not None:
-            return self.fresh(node)
-        if node._text is None:
-            node._text = self.fresh(node)
-        return node._text
+        if self._operands is None:
+            node._text = node._text or self.fresh(node)
+            return node._text
+        if node not in self._memo:
+            self._memo[node] = self.fresh(node)
+        return self._memo[node]
 
     def fresh(self, node: Scalar) -> str:
         if isinstance(node, Num):
-            value = node.value
-            if isinstance(value, bool):
-                return "true" if value else "false"
-            return str(value)
+            return str(node.value).lower()
         if isinstance(node, Sym | Iter):
             return node.name
         if isinstance(node, Read):
@@ -52,21 +51,20 @@ class ScalarText:
                 inside.append(f"other={self.go(node.other)}")
             return f"{name}[{', '.join(inside)}]"
         if isinstance(node, Table):
-            return f"{_matrix(node.values)}[{', '.join(self.go(part) for part in node.index)}]"
+            return f"{matrix(node.values)}[{', '.join(self.go(part) for part in node.index)}]"
         if isinstance(node, Reduce):
             inner, names = self._below(node)
             binders = ", ".join(f"{name}: {inner.go(e)}" for name, e in zip(names, node.extents, strict=True))
             where = f" where {inner.go(node.where)}" if node.where else ""
             return f"({node.kind}[{binders}{where}] {inner._inner(node.body)})"
-        assert isinstance(node, Apply)
-        if node.name == "select":
+        if node.op == "select":
             condition, then, otherwise = node.args
             return f"({self.go(then)} if {self.go(condition)} else {self.go(otherwise)})"
-        if node.name == "+":
+        if node.op == "+":
             return self._sum(node)
-        if node.name in _INFIX:
-            return f" {node.name} ".join(self._inner(arg) for arg in node.args)
-        return f"{node.name}({', '.join(map(self.line, node.args))})"
+        if node.op in _INFIX:
+            return f" {node.op} ".join(map(self._inner, node.args))
+        return f"{node.op}({', '.join(map(self.line, node.args))})"
 
     def line(self, node: Scalar) -> str:
         """An expression that stands by itself."""
@@ -76,7 +74,7 @@ class ScalarText:
         """The text of what a reduction holds, and the names of its iterators."""
         return self, [it.name for it in node.iters]
 
-    def _sum(self, node: Apply) -> str:
+    def _sum(self, node: Scalar) -> str:
         text = ""
         for arg in node.args:
             part = self.go(arg) if arg.op in self.tight else self._inner(arg)
@@ -123,7 +121,6 @@ class ReadableText(LanguageText):
     ) -> None:  # fmt: skip
         super().__init__(tuple(operands), **more)
         self._axes, self._numbers, self._taken = axes, numbers, {*operands, *taken}
-        self._memo: dict[Scalar, str] = {}
         self._iters: dict[Scalar, str] = {}
         #: names of the iterators of reductions by their own name, extent and kind
         self.rows: dict[tuple[str, Scalar, str], dict[str, None]] = {}
@@ -187,6 +184,6 @@ def unlike(name: str, taken: Collection[str]) -> str:
     return next(each for k in count(1) if (each := name + f"_{k}" * (k > 1)) not in taken)
 
 
-def _matrix(values: tuple[object, ...]) -> str:
-    inside = ", ".join(_matrix(v) if isinstance(v, tuple) else str(v) for v in values)
-    return f"[{inside}]"
+def matrix(values: Any, number: Callable[[Any], str] = str) -> str:
+    """Nested tuples of numbers as nested lists."""
+    return f"[{', '.join(matrix(each, number) for each in values)}]" if isinstance(values, tuple) else number(values)

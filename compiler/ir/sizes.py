@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from dslc.ir.constants import FillRef, fill
@@ -27,7 +27,7 @@ from dslc.ir.graph import (
     scope_value,
     with_args,
 )
-from dslc.ir.scalar import Apply, Num, Scalar, Sym
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, scalars
 
 #: what an expression of sizes becomes
 Put = Callable[[Scalar], Scalar]
@@ -76,6 +76,29 @@ def node_at(node: Node, args: Values, put: Put, body: Put) -> Values:
     if isinstance(node, Constant) and isinstance(node.data, FillRef) and types != node.types and types[0]:
         return (fill(node.data.value, types[0]),)
     return with_args(node, args)
+
+
+def expressions(item: Any) -> Iterator[Scalar]:
+    """The expressions in a program, a node, a type, an attribute, or several of them: sizes, and what scopes compute."""
+    match item:
+        case Scalar():
+            yield item
+        case Graph():
+            yield from expressions([*(value.type for value in item.inputs), *item.nodes()])
+        case ScopeNode(scope=scope):
+            yield from expressions((*scope.extents, scope.body))
+        case Kernel():
+            yield from expressions(item.group)
+        case Call():
+            yield from expressions((item.types, item.attrs))
+        case Node(types=parts) | TensorType(shape=parts) | tuple(parts) | list(parts):
+            for each in parts:
+                yield from expressions(each)
+
+
+def unknowns(item: Any) -> dict[Sym, None]:
+    """The unknown sizes in what `expressions` takes, in their order."""
+    return dict.fromkeys(part for each in expressions(item) for part in scalars(Sym, each))
 
 
 def multiple(size: Any) -> tuple[Sym, int] | None:

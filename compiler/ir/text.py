@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from dslc.ir.constants import FillRef
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.element import element_type, scalar_dtype
-from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Scope, ScopeNode, Value, scope_value
+from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, ScopeNode, Value, with_args
 from dslc.ir.holes import hole, is_hole
-from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, scalars
+from dslc.ir.scalar import Num, Reduce, Scalar, Sym, Table, as_scalar, raw_apply
 from dslc.ir.scopes import substitute
-from dslc.ir.show import Axes, LanguageText, ReadableText
+from dslc.ir.show import Axes, LanguageText, ReadableText, matrix
+from dslc.ir.sizes import unknowns
 from dslc.syntax.vocabulary import (
     CONSTANTS,
     CONVERT,
@@ -82,14 +83,10 @@ def number_text(value: Any) -> str:
 
     `1/3` → `(1/3)`; the float 0.1 → `max(-inf, 0.1)`, since `0.1` alone is one tenth.
     """
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, Fraction) and value.denominator != 1:
         return f"({value})"
-    if not isinstance(value, float):
-        return str(value)
-    if math.isnan(value) or math.isinf(value):
-        return str(value)
+    if not isinstance(value, float) or not math.isfinite(value):
+        return str(value).lower()
     # a sign before a number is a part of its exact value, where zero has none
     return "(-max(-inf, 0.0))" if repr(value) == "-0.0" else f"max(-inf, {value!r})"
 
@@ -101,13 +98,6 @@ class _Text(LanguageText):
         super().__init__(tuple(operands))
         self._types, self._tables = tuple(types), tables
         self._kinds: dict[Scalar, Any] = {}
-        self._memo: dict[Scalar, str] = {}
-
-    def go(self, node: Scalar) -> str:
-        found = self._memo.get(node)
-        if found is None:
-            found = self._memo[node] = self.fresh(node)
-        return found
 
     def fresh(self, node: Scalar) -> str:
         if isinstance(node, Num):
@@ -119,16 +109,14 @@ class _Text(LanguageText):
             return f"{name}[{', '.join(map(self.go, node.index))}]"
         if isinstance(node, Reduce) and not node.iters:
             raise NotWritten("a reduction over no iterator")
-        if isinstance(node, Apply):
-            name, _, suffix = node.name.partition(":")
-            if suffix and name != "convert":
-                raise NotWritten(f"the function {node.name}")
-            if name == "/" and self._of_integers(node):
-                raise NotWritten("a quotient of integers that is not cut towards zero")
-            inner = node.args[0]
-            if name == "trunc" and inner.op == "/" and self._of_integers(inner):
-                # `/` of integers is cut towards zero in the language
-                return f"({self._inner(inner.args[0])} / {self._inner(inner.args[1])})"
+        name, _, suffix = node.op.partition(":")
+        if suffix and name != "convert":
+            raise NotWritten(f"the function {node.op}")
+        if name == "/" and self._of_integers(node):
+            raise NotWritten("a quotient of integers that is not cut towards zero")
+        if name == "trunc" and (inner := node.args[0]).op == "/" and self._of_integers(inner):
+            # `/` of integers is cut towards zero in the language
+            return f"({' / '.join(map(self._inner, inner.args))})"
         return super().fresh(node)
 
     def _inner(self, node: Scalar) -> str:
@@ -142,28 +130,7 @@ class _Text(LanguageText):
 
 def sizes_of(graph: Graph) -> tuple[Sym, ...]:
     """The unknown sizes that a program speaks of, in the order of its text."""
-    found = dict.fromkeys(_in_item(tuple(value.type for value in graph.inputs)))
-    for node in graph.nodes():
-        found.update(dict.fromkeys(_in_node(node)))
-    return tuple(found)
-
-
-def _in_item(item: Any) -> Iterator[Sym]:
-    if isinstance(item, Scalar):
-        yield from scalars(Sym, item)
-    elif isinstance(item, TensorType | tuple):
-        for each in item.shape if isinstance(item, TensorType) else item:
-            yield from _in_item(each)
-
-
-def _in_node(node: Node) -> Iterator[Sym]:
-    yield from _in_item(node.types)
-    if isinstance(node, Call):
-        yield from _in_item(tuple(value for _, value in node.attrs))
-    elif isinstance(node, ScopeNode):
-        yield from _in_item((*node.scope.extents, node.scope.body))
-    elif isinstance(node, Kernel):
-        yield from sizes_of(node.group)
+    return tuple(unknowns(graph))
 
 
 def program_text(
@@ -208,28 +175,38 @@ class _Program:
         self._inputs, self._axes, self._result = inputs, None if axes is None else dict(axes), result
 
     def operator(self, name: str, graph: Graph) -> None:
-        (only,) = {value.node for value in graph.outputs} if len(graph.outputs) == 1 else (None,)
+        known = {value: self._hole(k, value) for k, value in enumerate(graph.inputs)}
+        params = [f"{own}: {type_text(value.type)}" for value, own in known.items()]
+        lines = _size_lines(graph)
+        outputs = [self._result.format(k) for k in range(len(graph.outputs))]
+        (only,) = {value.node for value in graph.outputs} if len(outputs) == 1 else (None,)
         if isinstance(only, ScopeNode) and only.args == graph.inputs:
-            self._scope(name, only.scope, graph.inputs)
+            equation, dims = self._equation(outputs[0], only, [*known.values()], {})
+            lines += equation
+            outputs = [f"{outputs[0]}: {only.scope.dtype}[{', '.join(dims)}]"]
         else:
-            self._composite(name, graph)
+            self._composite(graph, known, params, lines)
+            lines += [f"{each} = {known[value]}" for each, value in zip(outputs, graph.outputs, strict=True)]
+        inside = "".join(f"  {line}\n" for line in lines)
+        self.operators.append(f"operator {name}({', '.join(params)}) -> {', '.join(outputs)} {{\n{inside}}}")
 
     def _hole(self, number: int, value: Value) -> str:
         name = self._inputs[number] if self._inputs else ""
-        return (
-            name if _NAME.fullmatch(name) and name not in _TAKEN and not value.constant else _hole_name(number, value)
-        )
+        if value.constant:
+            return f"w{number}"
+        return name if _NAME.fullmatch(name) and name not in _TAKEN else f"h{number}"
 
     def _equation(
-        self, own: str, scope: Scope, names: Sequence[str], args: Sequence[Value], tables: dict[Any, str]
+        self, own: str, node: ScopeNode, names: Sequence[str], tables: dict[Any, str]
     ) -> tuple[list[str], list[str]]:
         """The lines of an equation, new constant matrices first; and its declared dimensions."""
-        types, before = [arg.type.dtype for arg in args], len(tables)
+        scope, types, before = node.scope, [arg.type.dtype for arg in node.args], len(tables)
         text: LanguageText = _Text(names, types, tables)
         iters = [it.name for it in scope.iters]
         if self._axes is not None:
-            value, taken = scope_value(scope, tuple(args)), {size_name(size.name) for size in _unknown(scope, args)}
-            axes = [self._axes.get(arg, ()) for arg in args]
+            (value,) = node.values
+            axes = [self._axes.get(arg, ()) for arg in node.args]
+            taken = {size_name(size.name) for size in unknowns([*(arg.type for arg in node.args), node])}
             text = readable = _Readable(names, axes, taken=_TAKEN | taken, types=types, tables=tables)
             iters, self._axes[value] = readable.name_scope(scope, self._axes.get(value, ()))
         # reductions are named by how many surround them, as they are read
@@ -240,23 +217,11 @@ class _Program:
             binders = [f"{iters[k]}: {size}" for k, size in zip(axis, sizes, strict=True)] or ["*e: []"]
             places.append(binders[0] if len(axis) == 1 else f"({', '.join(binders)})")
             dims.append(f"({', '.join(sizes)})" if len(axis) > 1 else sizes[0] if axis else "1")
-        lines = [f"let {name} = {_matrix(values)}" for values, name in [*tables.items()][before:]]
+        lines = [f"let {name} = {matrix(values, number_text)}" for values, name in [*tables.items()][before:]]
         return [*lines, f"{own}[{', '.join(places)}] = {body}"], dims
 
-    def _scope(self, name: str, scope: Scope, args: Sequence[Value]) -> None:
-        names = [self._hole(k, arg) for k, arg in enumerate(args)]
-        own = self._result.format(0)
-        lines, dims = self._equation(own, scope, names, args, {})
-        params = [f"{each}: {type_text(arg.type)}" for each, arg in zip(names, args, strict=True)]
-        self._put(
-            name, params, [f"{own}: {scope.dtype}[{', '.join(dims)}]"], _size_lines(_unknown(scope, args), args) + lines
-        )
-
-    def _composite(self, name: str, graph: Graph) -> None:
-        known = {value: self._hole(k, value) for k, value in enumerate(graph.inputs)}
+    def _composite(self, graph: Graph, known: dict[Value, str], params: list[str], lines: list[str]) -> None:
         tables: dict[Any, str] = {}
-        params = [f"{known[value]}: {type_text(value.type)}" for value in graph.inputs]
-        lines = _size_lines(sizes_of(graph), graph.inputs)
         count = 0
         for node in graph.nodes():
             if isinstance(node, Input):
@@ -274,19 +239,16 @@ class _Program:
             count += len(names)
             args = [known[arg] for arg in node.args]
             types = tuple(arg.type.dtype for arg in node.args)
-            own = node.scope if self._axes is not None and isinstance(node, ScopeNode) else None
+            own = node if self._axes is not None and isinstance(node, ScopeNode) else None
             # a `let` has the element type of its body
-            if own and scalar_dtype(own.body, types) is own.dtype:
-                *matrices, equation = self._equation(names[0], own, args, node.args, tables)[0]
+            if own and scalar_dtype(own.scope.body, types) is own.scope.dtype:
+                *matrices, equation = self._equation(names[0], own, args, tables)[0]
                 lines += [*matrices, f"let {equation}"]
             else:
                 lines.append(f"let {', '.join(names)} = {self._applied(node, args)}")
             known.update(zip(node.values, names, strict=True))
         if any(isinstance(each.node, Constant) and not isinstance(each.node.data, FillRef) for each in graph.outputs):
             raise NotWritten("an array that is a result")
-        outputs = [self._result.format(k) for k in range(len(graph.outputs))]
-        lines += [f"{each} = {known[value]}" for each, value in zip(outputs, graph.outputs, strict=True)]
-        self._put(name, params, outputs, lines)
 
     def _applied(self, node: Node, args: list[str]) -> str:
         """The call of one node; the operator that it needs is written before."""
@@ -294,57 +256,32 @@ class _Program:
             attrs = [f"{name}={attribute_text(value)}" for name, value in node.attrs]
             return f"{node.op}({', '.join([*args, *attrs])})"
         if isinstance(node, ScopeNode):
-            scope, holes = node.scope, [hole(k, arg.type) for k, arg in enumerate(node.args)]
-            types = tuple(arg.type for arg in node.args)
-            name = self._named("s", (scope, types), lambda name: self._scope(name, scope, holes))
-            unknown = _named_sizes(_unknown(scope, node.args), node.args)
+            holes = tuple(hole(k, arg.type) for k, arg in enumerate(node.args))
+            letter, group = "s", Graph(holes, with_args(node, holes))
         elif isinstance(node, Kernel):
-            group = node.group
-            name = self._named("k", group, lambda name: self.operator(name, group))
-            unknown = _named_sizes(sizes_of(group), group.inputs)
+            letter, group = "k", node.group
         else:
             raise NotWritten(f"a node of the kind {type(node).__name__}")
-        return f"{name}({', '.join([*args, *(f'{size}={size}' for size in unknown)])})"
-
-    def _named(self, letter: str, key: Any, write: Any) -> str:
-        found = self._names.get((letter, key))
-        if found is None:
-            found = f"{letter}{len(self._names)}"
-            self._names[letter, key] = found
-            write(found)
-        return found
-
-    def _put(self, name: str, params: list[str], outputs: list[str], lines: list[str]) -> None:
-        inside = "".join(f"  {line}\n" for line in lines)
-        self.operators.append(f"operator {name}({', '.join(params)}) -> {', '.join(outputs)} {{\n{inside}}}")
+        name = self._names.get((letter, group))
+        if name is None:
+            name = self._names[letter, group] = f"{letter}{len(self._names)}"
+            self.operator(name, group)
+        sizes = [f"{own}={own}" for own in (size_name(size.name) for size in _attributes(group))]
+        return f"{name}({', '.join([*args, *sizes])})"
 
 
-def _hole_name(number: int, value: Value) -> str:
-    return f"{'w' if value.constant else 'h'}{number}"
+def _attributes(graph: Graph) -> list[Sym]:
+    """The unknown sizes that are attributes: all but those that stand alone in a type, which says what they are, and at least 1."""
+    given = {size for value in graph.inputs for size in value.type.shape if isinstance(size, Sym) and size.least == 1}
+    return [size for size in sizes_of(graph) if size not in given]
 
 
-def _unknown(scope: Scope, args: Sequence[Value]) -> tuple[Sym, ...]:
-    return tuple(dict.fromkeys(_in_item((*(arg.type for arg in args), *scope.extents, scope.body))))
-
-
-def _by_types(args: Sequence[Value]) -> set[Sym]:
-    """The unknown sizes that stand alone in a type: what is read says what they are. They are at least 1."""
-    return {size for arg in args for size in arg.type.shape if isinstance(size, Sym) and size.least == 1}
-
-
-def _named_sizes(sizes: Sequence[Sym], args: Sequence[Value]) -> list[str]:
-    """Sizes that are attributes."""
-    given = _by_types(args)
-    return [size_name(size.name) for size in sizes if size not in given]
-
-
-def _size_lines(sizes: Sequence[Sym], args: Sequence[Value]) -> list[str]:
+def _size_lines(graph: Graph) -> list[str]:
     by_name: dict[str, Sym] = {}
-    for size in sizes:
+    for size in sizes_of(graph):
         if by_name.setdefault(size.name, size) is not size:
             raise NotWritten(f"two unknown sizes are named `{size.name}`")
-    given = _by_types(args)
-    unknown = [size for size in sizes if size not in given]
+    unknown = _attributes(graph)
     lines = [f"attr {size_name(size.name)}: int" for size in unknown]
     return lines + [f"where {size_name(size.name)} >= {size.least}" for size in unknown if size.least is not None]
 
@@ -356,7 +293,7 @@ def type_text(type: TensorType) -> str:
 
 def attribute_text(value: Any) -> str:
     """An attribute's value as an expression: a number, a text, an element type, an expression of sizes, or a list of them."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(attribute_text, value))}]"
     if isinstance(value, str):
         if '"' in value or "\n" in value:
@@ -365,9 +302,9 @@ def attribute_text(value: Any) -> str:
     if isinstance(value, Scalar):
         return _Text((), (), {}).go(value)
     if isinstance(value, float):
-        # attributes are declared to be floats, so that a decimal is one
-        return _decimal(value)
-    return str(value) if isinstance(value, DType) else number_text(value)
+        # a decimal, also where it is whole: attributes are declared to be floats
+        return number_text(value) if repr(value) == "-0.0" else repr(value)
+    return number_text(value)
 
 
 def _array(node: Constant) -> str:
@@ -375,19 +312,4 @@ def _array(node: Constant) -> str:
     type = Value(node).type
     if type.dtype not in {DType.I64, DType.F32, DType.BOOL} or not type.is_static or not 0 < type.elements <= ELEMENTS:
         raise NotWritten("a constant that is not one number everywhere, and large or of a type without literals")
-    return _listed(node.data.load().tolist())
-
-
-def _listed(items: Any) -> str:
-    if isinstance(items, list):
-        return f"[{', '.join(map(_listed, items))}]"
-    # a decimal, also where it is whole
-    return _decimal(items) if isinstance(items, float) else number_text(items)
-
-
-def _decimal(value: float) -> str:
-    return number_text(value) if repr(value) == "-0.0" else repr(value)
-
-
-def _matrix(values: Any) -> str:
-    return f"[{', '.join(map(_matrix, values))}]" if isinstance(values, tuple) else number_text(values)
+    return attribute_text(node.data.load().tolist())

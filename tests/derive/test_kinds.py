@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from dslc.derivation.calls import read_call
-from dslc.derivation.kinds import kinds
+from dslc.derivation.kinds import Kinds
 from dslc.derivation.programs import PricedProgram, unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
@@ -33,7 +33,7 @@ def shown(rules: Rules, text: str, states: int, depth: int = 7) -> list[PricedPr
         rules, list(rules.derivations.values()), limits, targets_of(rules, [call.op for call in called.calls])
     )
     programs = [each for each in search.run(value).programs if each.calls != called.calls]
-    return list(islice(kinds(rules, unlike(rules, programs, called.calls), called.calls), 10))
+    return list(islice(Kinds(rules, called.calls).first(unlike(rules, programs, called.calls)), 10))
 
 
 def only(program: PricedProgram) -> tuple[Call, tuple[int | object, ...], bool]:

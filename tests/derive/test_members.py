@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslc.derivation.calls import read_call
-from dslc.derivation.kinds import kinds
+from dslc.derivation.kinds import Kinds
 from dslc.derivation.programs import PricedProgram, unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch, choices, members_of, ranks
 from dslc.derivation.steps import Steps
@@ -87,7 +87,7 @@ def test_products_of_other_images_whose_weights_have_other_layouts_are_a_batch(r
 def test_what_is_shown_is_of_many_kinds_and_reads_back(rules: Rules) -> None:
     called = read_call(rules, ROW)
     programs = found(rules, *expand(rules, (called.value,)), 2, 60)
-    shown = list(kinds(rules, unlike(rules, programs, called.calls)))
+    shown = list(Kinds(rules).first(unlike(rules, programs, called.calls)))
     assert len(shown) < len(programs)
     # the cheapest comes first, and products are among the first as well as convolutions
     assert shown[0].seconds == min(program.seconds for program in shown)
