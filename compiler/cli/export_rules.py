@@ -39,7 +39,7 @@ def command(name: str, form: str, out: Path, skip: bool) -> int:
     wider: list[str] = []
     count = 0
     for sub in rules.substitutions.values():
-        place = str(Path(sub.module.file.source.path).resolve())
+        place = str(sub.module.place)
         if place not in asked:
             continue
         count += 1

@@ -86,7 +86,7 @@ def definition(found: object, name: str) -> Symbol | None:
     """The symbol of an operator or function."""
     if isinstance(found, OperatorDef | FunctionDef):
         kind: Kind = "operator" if isinstance(found, OperatorDef) else "function"
-        return Symbol(kind, found.syntax.name, found.module.file.source.path)
+        return Symbol(kind, found.short, found.module.path)
     return None
 
 
@@ -177,7 +177,7 @@ class _Walk:
             return Symbol("onnx", ".".join(parts)), "onnx"
         if before.text == "." and self._at(start - 2).text == ")":
             owner = self.closed
-            return (Symbol("output", name, owner.module.file.source.path, owner.short) if owner else None), "property"
+            return (Symbol("output", name, owner.module.path, owner.short) if owner else None), "property"
         if len(parts) > 1:
             return self._of_dotted(parts, inside)
         if statement == "verify" and name != "verify":
@@ -190,7 +190,7 @@ class _Walk:
             operator = self.stack[-1][1]
             if not operator or all(attr.name != name for attr in operator.attrs):
                 return None, "property"
-            return Symbol("attribute", name, operator.module.file.source.path, operator.short), "property"
+            return Symbol("attribute", name, operator.module.path, operator.short), "property"
         if name in inside.attributes:
             return Symbol("attribute", name, path, inside.name), "property"
         if name in inside.outputs and inside.kind == "operator":
@@ -204,7 +204,7 @@ class _Walk:
         if symbol := definition(found, name):
             return symbol, symbol.kind
         if module and name in module.aliases and after.text == ".":
-            return Symbol("module", name, module.aliases[name].file.source.path), "module"
+            return Symbol("module", name, module.aliases[name].path), "module"
         if (name in BUILTIN or (inside.kind == "test" and name in GENERATORS)) and after.text == "(":
             return None, "builtin"
         if name in DTYPE_NAMES | CONSTANTS | ATTRIBUTE_TYPES:
@@ -225,7 +225,7 @@ class _Walk:
         if owner is not None and module is not None:
             found = module.lookup(owner)
             if isinstance(found, OperatorDef) and any(attr.name == parts[1] for attr in found.attrs):
-                return Symbol("attribute", parts[1], found.module.file.source.path, found.short), "property"
+                return Symbol("attribute", parts[1], found.module.path, found.short), "property"
         if module is not None and (found := module.lookup(".".join(parts))) is not None:
             return definition(found, parts[-1]), "operator"
         return None, "property"
@@ -274,7 +274,7 @@ class _Walk:
             if item.module.split(".")[-1] == name and item.relative == relative:
                 for one in rules.modules if rules else ():
                     if one.name.rsplit(".", 1)[-1] == name or one.library == item.module:
-                        return Symbol("module", name, one.file.source.path)
+                        return Symbol("module", name, one.path)
         return None
 
 
@@ -319,7 +319,7 @@ def everywhere(session: EditorSession, symbol: Symbol) -> Iterator[tuple[Module,
     seen: set[tuple[str, int]] = set()
     for rules in session.world():
         for module in rules.modules:
-            path = module.file.source.path
+            path = module.path
             if symbol.name not in module.file.source.text:
                 continue
             for one in of_module(session, module, rules):

@@ -246,7 +246,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
         return [_results(place, branch, known) for branch in (expr.then, expr.otherwise)][-1]
     if isinstance(expr, t.Field) and isinstance(expr.call, t.Call):
         op = place.operator(expr.call.function)
-        outputs = [out.name for out in op.syntax.outputs] if op else []
+        outputs = [out.name for out in op.outputs] if op else []
         results = dict(zip(outputs, _results(place, expr.call, known), strict=False))
         return (results.get(expr.name),)
     if not isinstance(expr, t.Call):
@@ -260,11 +260,11 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
     if any(isinstance(arg, t.Pack) for arg in expr.args):
         args = []
     inner = _bound(place, op, expr, args, known)
-    _check(place.rules, op.module, guards_in(op.syntax.statements), inner)
-    _statements(_Place(place.rules, op.module, {}, {}, place.depth + 1), op.syntax.statements, inner)
+    _check(place.rules, op.module, guards_in(op.statements), inner)
+    _statements(_Place(place.rules, op.module, {}, {}, place.depth + 1), op.statements, inner)
     return tuple(
         (DTYPES.get(out.type.name) or inner.get(out.type.name)) if out.type is not None else inner.get(out.name)
-        for out in op.syntax.outputs
+        for out in op.outputs
     )
 
 
@@ -273,7 +273,7 @@ def _bound(
 ) -> dict[str, DType]:
     """The types that the names in an operator stand for. Raises _Refused where its declared types do not fit."""
     inner: dict[str, DType] = {}
-    for param, dtype in zip(op.syntax.params, args, strict=False):
+    for param, dtype in zip(op.params, args, strict=False):
         if param.type is None or dtype is None:
             continue
         if (DTYPES.get(param.type.name) or inner.setdefault(param.type.name, dtype)) is not dtype:

@@ -150,7 +150,7 @@ def guard_diagnostics(sub: SubstitutionDef, guards: Sequence[Guard]) -> tuple[Di
     how = "it is proved" if shown else "no counterexample is known"
     scope = f" ({shown.scope})" if shown and shown.scope else ""
     also = f"; or `where {'`, `where '.join(each.text for each in others)}`" if others else ""
-    span = sub.syntax.span
+    span = sub.span
     # a guard is inserted before the arrow
     start = max((s.span.end for s in sub.syntax.left), default=span.start)
     at = span.source.text.find(sub.syntax.arrow, start, span.end)
@@ -161,7 +161,7 @@ def guard_diagnostics(sub: SubstitutionDef, guards: Sequence[Guard]) -> tuple[Di
 
 def guarded(sub: SubstitutionDef, conditions: Sequence[str]) -> SubstitutionDef:
     """The rule with more guards."""
-    where = t.Where(tuple(map(_parsed, conditions)), span=sub.syntax.span)
+    where = t.Where(tuple(map(_parsed, conditions)), span=sub.span)
     return replace(sub, syntax=replace(sub.syntax, left=(*sub.syntax.left, where)))
 
 

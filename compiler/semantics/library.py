@@ -457,7 +457,7 @@ def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, f
         findings.append(Diagnostic("E0201", f"no operator is named `{line.name}` here", line.span))
         return
     values: dict[str, Any] = {**vars(traits.get(target.name, NO_TRAITS))}
-    count = len(target.syntax.params)
+    count = len(target.params)
 
     def wrong(code: str, message: str, hint: str = "") -> None:
         findings.append(Diagnostic(code, message, trait.span, hint=hint))
@@ -525,7 +525,7 @@ def modules_of(rules: Rules, names: Iterable[str]) -> list[Module]:
     names = tuple(names)
     chosen = []
     for module in rules.modules:
-        path = Path(module.file.source.path).resolve()
+        path = module.place
         for name in names:
             given = Path(name)
             if given.exists():

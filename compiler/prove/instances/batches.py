@@ -113,13 +113,13 @@ def _only_broadcast(module: Module, uses: object, names: set[str], terms: Collec
 @functools.lru_cache(maxsize=1024)
 def broadcasts(op: OperatorDef, position: int) -> bool:
     """Return whether an operator reads a parameter only at `fit(i, P)`, P its whole shape, and uses P for nothing but broadcasting."""
-    param = op.syntax.params[min(position, len(op.syntax.params) - 1)]
+    param = op.params[min(position, len(op.params) - 1)]
     pack = _whole_pack(param)
     if pack is None:
         return False
-    others = tuple(p for p in op.syntax.params if p is not param)
-    statements = tuple(s for s in op.syntax.statements if not isinstance(s, t.OnnxMap | t.OnnxDef))
-    meaning = (others, op.syntax.outputs, statements)
+    others = tuple(p for p in op.params if p is not param)
+    statements = tuple(s for s in op.statements if not isinstance(s, t.OnnxMap | t.OnnxDef))
+    meaning = (others, op.outputs, statements)
     calls = [node for node in nodes(t.Call, meaning) if node.function in {"fit", "broadcast"}]
     reads = 0
     for node in t.walk(meaning):

@@ -260,7 +260,7 @@ class Draft(Names):
     def operand(self, name: str, op: OperatorDef, place: NamePlace) -> Any:
         """A number where a tensor is expected: of the type of the tensors beside it, else of both kinds."""
         at = next(k for k, arg in enumerate(place.call.args) if arg.bare == name)
-        types = [param.type.name for param in op.syntax.params if param.type]
+        types = [param.type.name for param in op.params if param.type]
         shared = at < len(types) and types.count(types[at]) > 1
         integral = shared and self.choice.dtype.is_integer
         kinds = ("integer",) if integral else ("real",) if shared else ("integer", "real")

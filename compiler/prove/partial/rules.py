@@ -172,7 +172,7 @@ def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnos
             for name, own in instance.corrected.items():
                 if own.type != instance.left[name].type:
                     said = f"the correction of `{name}` is {own.type}, and `{name}` is {instance.left[name].type}"
-                    return [Diagnostic("E0605", said, sub.syntax.span, counterexample=str(instance))]
+                    return [Diagnostic("E0605", said, sub.span, counterexample=str(instance))]
             try:
                 found = difference(rules, *instance.sides, prove=False)
             except NotCompared:
@@ -183,14 +183,12 @@ def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnos
                 return []
     if len(seen) < ENOUGH:
         return []
-    name, sizes = sub.syntax.name, f"at {len(seen)} random sizes"
+    name, sizes = sub.short, f"at {len(seen)} random sizes"
     code, where, hint = (
         ("W0012", "everywhere", "an ordinary substitution is proved, and needs no correction")
         if seen[0] == 0
         else ("W0013", "nowhere", "a correction would compute all of the output again")
     )
     return [
-        Diagnostic(
-            code, f"the sides of `{name}` are equal {where} {sizes}", sub.syntax.span, severity="warning", hint=hint
-        )
+        Diagnostic(code, f"the sides of `{name}` are equal {where} {sizes}", sub.span, severity="warning", hint=hint)
     ]

@@ -59,7 +59,7 @@ class Workers:
 
     def __init__(self, rules: Rules, count: int, limit: float) -> None:
         self._rules, self._limit = rules, limit
-        files = [module.file.source.path for module in rules.modules]
+        files = [module.path for module in rules.modules]
         self._places = [*map(str, rules.folders), *files]
         self._digest = modules_digest(rules.modules)
         #: processes, at most
