@@ -298,7 +298,7 @@ def _given(rules: Rules, rule: SubstitutionDef, shapes: Mapping[str, Any], binds
         place = Span(SourceText("--shape", text), 0, len(text))
         if tensor not in {param.name for param in rule.syntax.params}:
             hint = "its parameters are " + ", ".join(f"`{param.name}`" for param in rule.syntax.params)
-            raise error("E0911", f"`{rule.syntax.name}` has no parameter `{tensor}`", place, hint=hint)
+            raise error("E0911", f"`{rule.short}` has no parameter `{tensor}`", place, hint=hint)
         try:
             read[tensor] = shape_value(_text(sizes))
         except ValueError:
@@ -349,9 +349,7 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
     if not first:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         at = " at what is given" if given else ""
-        raise error(
-            "E0507", f"no instance of `{rule.name}` was found{at}", rule.syntax.span, hint=f"most often: {common}"
-        )
+        raise error("E0507", f"no instance of `{rule.name}` was found{at}", rule.span, hint=f"most often: {common}")
     return first
 
 

@@ -128,7 +128,7 @@ def _unmatched(
     findings: list[Diagnostic] = []
     for rule in rules.substitutions.values():
         # a mistake in the text of a rule mostly keeps it from being matched as well, and is what is to be mended
-        if rule.module in modules and not any(span.starts_in(rule.syntax.span) for span in wrong):
+        if rule.module in modules and not any(span.starts_in(rule.span) for span in wrong):
             findings += remember("matched", rule, partial(_unlooked, rules, rule))
     return findings
 

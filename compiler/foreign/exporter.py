@@ -197,7 +197,7 @@ class _Reader:
             call = self._expr(side, expr.call)
             assert isinstance(expr.call, t.Call)
             op = self._sub.module.lookup(expr.call.function)
-            names = [param.name for param in op.syntax.outputs] if isinstance(op, OperatorDef) else []
+            names = [param.name for param in op.outputs] if isinstance(op, OperatorDef) else []
             return side.like(replace(call, output=names.index(expr.name) if expr.name in names else 0), call)
         if not isinstance(expr, t.Call):
             raise InexpressibleCall("something else than operators and tensors", expr.span)

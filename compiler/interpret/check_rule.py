@@ -95,12 +95,12 @@ def check_substitution(
     wrong = differing(rules, sub, rng, adverse) if found else None
     if wrong:
         message = f"the sides of `{sub.name}` differ"
-        finding = Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong))
+        finding = Diagnostic("E0501", message, sub.span, counterexample=str(wrong))
         return differs(wrong.instance, finding)
     if not found:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"
-        diagnostic = Diagnostic("E0507", message, sub.syntax.span, hint=f"most often: {common}")
+        diagnostic = Diagnostic("E0507", message, sub.span, hint=f"most often: {common}")
         return CaseOutcome(sub.name, False, "uninstantiated", (diagnostic,))
     return CaseOutcome(sub.name, True, worst, (), found)
 
@@ -153,7 +153,7 @@ def as_substitution(law: PropertyDef, equation: t.Expr) -> SubstitutionDef:
         t.Bind(("right side",), right, span=span),
     )
     rule = t.Substitution(
-        False, law.syntax.name, law.syntax.params, ("left side",), None, statements, "<=>",
+        False, law.short, law.syntax.params, ("left side",), None, statements, "<=>",
         (t.Bind(("left side",), t.Name("right side", span=span), span=span),), span=span,
     )  # fmt: skip
     return SubstitutionDef(law.name, rule, law.module)
@@ -186,7 +186,7 @@ def compare(
         if left.type != right.type:
             code = "E0314" if left.type.shape == right.type.shape else "E0312"
             message = f"`{name}` is {left.type} on the left of `{sub.name}` and {right.type} on the right"
-            return Diagnostic(code, message, sub.syntax.span, counterexample=str(instance))
+            return Diagnostic(code, message, sub.span, counterexample=str(instance))
     if sub.syntax.partial:
         return _corrected(rules, sub, instance, rng)
     names = tuple(instance.left)
@@ -212,7 +212,7 @@ def compare(
     if verdict is None:
         return "floats"
     message = f"the sides of `{sub.name}` differ"
-    return Diagnostic("E0501", message, sub.syntax.span, counterexample=f"{instance}\n{verdict}")
+    return Diagnostic("E0501", message, sub.span, counterexample=f"{instance}\n{verdict}")
 
 
 @record
@@ -250,13 +250,13 @@ def _corrected(
         left = instance.left[name]
         if own.type != left.type:
             message = f"the correction of `{name}` is {own.type}, and `{name}` is {left.type}"
-            return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
+            return Diagnostic("E0605", message, sub.span, counterexample=str(instance))
     found = wrong_correction(rules, instance, rng)
     if isinstance(found, WrongCorrection):
         message = (
             f"the correction of `{sub.name}` is wrong at `{found.name}`{list(found.place)}, where its sides differ"
         )
-        return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
+        return Diagnostic("E0605", message, sub.span, counterexample=str(instance))
     return "partial" if found else None
 
 

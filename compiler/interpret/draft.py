@@ -111,7 +111,7 @@ def guards_in(statements: Iterable[t.Node]) -> tuple[t.Expr, ...]:
 @lru_cache(maxsize=256)
 def operator_hints(op: OperatorDef) -> Hints:
     """Ranges that the guards of an operator give its sizes and attributes."""
-    return _find_hints(guards_in(op.syntax.statements))
+    return _find_hints(guards_in(op.statements))
 
 
 @lru_cache(maxsize=64)
@@ -367,7 +367,7 @@ def tensors_in(value: Any) -> Iterator[Value]:
 def partly_bound(op: OperatorDef, args: Sequence[Value], outer: Env) -> Env:
     """An environment with what the types of the arguments alone say about an operator's sizes."""
     env = Env(op.module, outer.rules)
-    for param, arg in zip(op.syntax.params, args, strict=False):
+    for param, arg in zip(op.params, args, strict=False):
         env.bind(param.name, arg)
         if param.type:
             try:
@@ -389,7 +389,7 @@ def entry_count(
         return args[0].type.rank if args else 0
     if not attr.type.dims:
         return None
-    outputs = len(op.syntax.outputs)
+    outputs = len(op.outputs)
     if isinstance(attr.type.dims[0], t.Int) and outputs > 1:
         return None if results is None else max(0, attr.type.dims[0].value + results - outputs)
     try:

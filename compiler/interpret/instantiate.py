@@ -306,8 +306,8 @@ def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     """As `partly_bound`, with what guards say of known sizes: attributes are among it (only where no size is unknown)."""
     env = partly_bound(op, args, outer)
     # what a later type says may have been missing in an earlier one
-    types = [((param.type, arg.type),) for param, arg in zip(op.syntax.params, args, strict=False) if param.type]
-    guards = guards_in(op.syntax.statements)
+    types = [((param.type, arg.type),) for param, arg in zip(op.params, args, strict=False) if param.type]
+    guards = guards_in(op.statements)
     for pairs, conditions in (*((pair, ()) for pair in types), *(((), (guard,)) for guard in guards)):
         with contextlib.suppress(Mismatch, DslcError, Unbound):
             solve(pairs, conditions, env)
@@ -402,8 +402,8 @@ def term_options(rules: Rules, sub: SubstitutionDef) -> dict[str, list[OperatorD
         options[signature.name] = [
             op
             for op in rules.operators.values()
-            if len(op.syntax.params) == len(signature.params)
-            and len(op.syntax.outputs) == 1
+            if len(op.params) == len(signature.params)
+            and len(op.outputs) == 1
             and ("pointwise" not in wanted or is_pointwise(op, rules))
             and ("linear" not in wanted or _may_be_linear(rules, op))
         ]
@@ -442,7 +442,7 @@ def _tells(op: OperatorDef, linear: bool) -> bool:
     """Return whether an operator has attributes, which a rule may mix up, or (`linear`) computes more than it moves."""
     if not linear:
         return bool(op.attrs)
-    return not all(_moves(s.value) for s in op.syntax.statements if isinstance(s, t.Equation))
+    return not all(_moves(s.value) for s in op.statements if isinstance(s, t.Equation))
 
 
 def _moves(value: t.Expr) -> bool:

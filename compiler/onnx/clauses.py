@@ -222,7 +222,7 @@ def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> ValuesByPlace | No
     op = clause.operator
     assert op
     check_unnamed(clause, view)
-    tensors = {param.name: k for k, param in enumerate(op.syntax.params)}
+    tensors = {param.name: k for k, param in enumerate(op.params)}
     declared = {attr.name: attr for attr in op.attrs}
     args: list[Any] = [None] * len(tensors)
     attrs: dict[str, Any] = {}
@@ -324,7 +324,7 @@ def _outputs(clause: OnnxClause, op: OperatorDef | None, values: Values, view: N
     if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:
         return values if len(values) == count else None
     if clause.outputs is not None and op is not None:
-        names = [output.name for output in op.syntax.outputs]
+        names = [output.name for output in op.outputs]
         given = tuple(None if o.name == "_" else values[names.index(o.name)] for o in clause.outputs)
     else:
         given = values
