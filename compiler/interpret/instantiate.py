@@ -22,7 +22,6 @@ from dslc.interpret.draft import (
     Draft,
     NamePlace,
     entry_count,
-    guards_in,
     operator_hints,
     partly_bound,
     rule_text,
@@ -40,7 +39,7 @@ from dslc.semantics.linear import linear_at
 from dslc.semantics.shape_free import is_pointwise
 from dslc.semantics.types import solve
 from dslc.semantics.values import texts, values
-from dslc.semantics.walk import names_in, nodes
+from dslc.semantics.walk import conditions_in, names_in, nodes, terms_in
 from dslc.syntax import tree as t
 
 DEFAULT = 0.45  #: how often an attribute has its default
@@ -307,7 +306,7 @@ def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     env = partly_bound(op, args, outer)
     # what a later type says may have been missing in an earlier one
     types = [((param.type, arg.type),) for param, arg in zip(op.params, args, strict=False) if param.type]
-    guards = guards_in(op.statements)
+    guards = conditions_in(op.statements)
     for pairs, conditions in (*((pair, ()) for pair in types), *(((), (guard,)) for guard in guards)):
         with contextlib.suppress(Mismatch, DslcError, Unbound):
             solve(pairs, conditions, env)
@@ -372,7 +371,7 @@ def _linear_uses(
     if not isinstance(condition, t.Call) or condition.function != "linear" or not isinstance(condition.args[0], t.Name):
         return True
     name = condition.args[0].id
-    declared = (s for part in syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if s.name == name)
+    declared = (s for s in terms_in(syntax.left) if s.name == name)
     count = next((len(s.params) for s in declared), 0)
     uses = [n for n in nodes_of(left.values()) if isinstance(n, Call) and name in terms and n.op == terms[name].name]
     return all(linear_at(rules, n, count) for n in uses)
@@ -395,9 +394,8 @@ def _corrections(draft: _Random, statements: tuple[t.GraphStatement, ...], env: 
 
 def term_options(rules: Rules, sub: SubstitutionDef) -> dict[str, list[OperatorDef]]:
     """For each term of a rule the operators that have as many tensors and are what the guards want."""
-    signatures = [s for stmt in sub.syntax.left if isinstance(stmt, t.TermDecl) for s in stmt.signatures]
     options: dict[str, list[OperatorDef]] = {}
-    for signature in signatures:
+    for signature in terms_in(sub.syntax.left):
         wanted = {c.function for c in _conditions(sub) if _names(c) == [signature.name]}
         options[signature.name] = [
             op
@@ -454,7 +452,7 @@ def _moves(value: t.Expr) -> bool:
 
 def _conditions(sub: SubstitutionDef) -> list[t.Call]:
     """The guards that are calls."""
-    return [c for c in guards_in(sub.syntax.left) if isinstance(c, t.Call)]
+    return [c for c in conditions_in(sub.syntax.left) if isinstance(c, t.Call)]
 
 
 def _names(call: t.Call) -> list[str]:

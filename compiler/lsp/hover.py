@@ -153,10 +153,10 @@ def of_onnx(rules: Rules, name: str) -> str | None:
 
 def _local(view: DocumentView, word: Occurrence, symbol: Symbol) -> str | None:
     """The declaration of a name inside an item."""
-    found = item_at(view, word.start)
-    if found is None:
+    item = item_at(view, word.start)
+    if item is None:
         return None
-    item, known = found[2], declared_in(found[2])
+    known = declared_in(item)
     if known.locals.get(symbol.name, "type") != "type":
         node = known.nodes[symbol.name]
         return _code(node.span.text) + ("\n\nAn iterator." if isinstance(node, t.Binder) else "")

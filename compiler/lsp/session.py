@@ -16,6 +16,7 @@ from dslc.lsp.texts import EditorPlaces, EditorText
 from dslc.semantics.definitions import Module
 from dslc.semantics.installed import libraries
 from dslc.semantics.library import Rules, load_many
+from dslc.syntax import tree as t
 from dslc.syntax.pieces import Pieces
 
 FILES = 2000  #: rule files of the folders that an editor has open which are looked through for a name
@@ -58,6 +59,11 @@ class DocumentView:
     @property
     def source(self) -> SourceText:
         return self.pieces.file.source
+
+    @property
+    def items(self) -> Iterator[tuple[Span, t.Item]]:
+        """The items that can be read, with their places in the text."""
+        return ((self.pieces.span(item.span), item) for item in self.pieces.file.items)
 
     @property
     def places(self) -> EditorPlaces:

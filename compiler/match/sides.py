@@ -33,7 +33,7 @@ from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.nary import takes_many
-from dslc.semantics.walk import pack_name
+from dslc.semantics.walk import pack_name, terms_in
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import (
     CONSTANTS,
@@ -76,7 +76,7 @@ class SideCompiler:
         self._functions = functions
         self._statements = statements
         self._params = {p.name for p in definition.syntax.params}
-        self._terms = {sig.name for s in statements if isinstance(s, t.TermDecl) for sig in s.signatures}
+        self._terms = {sig.name for sig in terms_in(statements)}
         self._binds = {name: s for s in statements if isinstance(s, t.Bind) for name in s.names}
         self._lets = {s.target.name: s for s in statements if isinstance(s, t.Let) and s.target.places is None}
         self._sites: list[Site] = []

@@ -26,6 +26,7 @@ from dslc.semantics.library import Rules
 from dslc.semantics.lists import axes_of, same
 from dslc.semantics.operator_env import operator_env
 from dslc.semantics.types import shape_of, solve
+from dslc.semantics.walk import conditions_in
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES
 
@@ -362,7 +363,7 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> ValuesByPl
         elif isinstance(statement, t.LetMany):
             for k, name in enumerate(statement.names):
                 env.bind(name, Thunk(lambda e=statement.value, k=k: evaluate(e, env)[k]))  # type: ignore[misc]
-    solve(pairs, [c for s in clause.statements if isinstance(s, t.Where) for c in s.conditions], env)
+    solve(pairs, conditions_in(clause.statements), env)
     _agree(later, env)
     result = evaluate(clause.value, env)
     values = result if isinstance(result, tuple) else (result,)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, permutations, product
 
 from dslc.errors import DslcError
-from dslc.interpret.draft import guards_in, rule_text
+from dslc.interpret.draft import rule_text
 from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of, holds
 from dslc.prove.verdict import Types
 from dslc.records import record
@@ -14,7 +14,7 @@ from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Substit
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules, rules_cache
-from dslc.semantics.walk import nodes
+from dslc.semantics.walk import conditions_in, nodes
 from dslc.syntax import tree as t
 
 MOST = 600  #: combinations that are looked at; a rule is used only for those that were
@@ -186,7 +186,7 @@ def admits(
         if found is not None:
             known[param.name] = found
     try:
-        _check(rules, sub.module, guards_in(syntax.left), known)
+        _check(rules, sub.module, conditions_in(syntax.left), known)
         _statements(_Place(rules, sub.module, types, terms or {}), (*syntax.left, *syntax.right), known)
     except _Refused:
         return False
@@ -260,7 +260,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
     if any(isinstance(arg, t.Pack) for arg in expr.args):
         args = []
     inner = _bound(place, op, expr, args, known)
-    _check(place.rules, op.module, guards_in(op.statements), inner)
+    _check(place.rules, op.module, conditions_in(op.statements), inner)
     _statements(_Place(place.rules, op.module, {}, {}, place.depth + 1), op.statements, inner)
     return tuple(
         (DTYPES.get(out.type.name) or inner.get(out.type.name)) if out.type is not None else inner.get(out.name)

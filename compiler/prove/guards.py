@@ -26,7 +26,6 @@ import numpy as np
 
 from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span
 from dslc.interpret.check_rule import compare
-from dslc.interpret.draft import guards_in
 from dslc.interpret.draws import SIGNED
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
 from dslc.prove.instances.batches import packs_of
@@ -36,7 +35,7 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import names_in
+from dslc.semantics.walk import conditions_in, names_in
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
@@ -288,7 +287,7 @@ def _parsed(text: str) -> t.Expr:
     """A condition as syntax."""
     rule = f"dslc 1\nsubstitution guard(X: T[]) -> Y {{\n  Y = X\n  where {text}\n  =>\n  Y = X\n}}\n"
     (item,) = (item for item in parse(SourceText("guard", rule)).items if isinstance(item, t.Substitution))
-    return guards_in(item.left)[0]
+    return conditions_in(item.left)[0]
 
 
 # ---- the vocabulary ---------------------------------------------------------------------------------------------

@@ -522,20 +522,15 @@ def load_many(names: Iterable[str | Path], whole: Iterable[Path] = (), files: Fi
 
 def modules_of(rules: Rules, names: Iterable[str]) -> list[Module]:
     """The modules that files, folders and libraries name; what they import is not meant."""
-    names = tuple(names)
-    chosen = []
-    for module in rules.modules:
-        path = module.place
-        for name in names:
-            given = Path(name)
-            if given.exists():
-                inside = path == given.resolve() or given.resolve() == path.parent
-            else:
-                inside = name in (module.library, module.name)
-            if inside:
-                chosen.append(module)
-                break
-    return chosen
+    given = [(name, Path(name).resolve() if Path(name).exists() else None) for name in names]
+
+    def meant(module: Module) -> bool:
+        return any(
+            path in (module.place, module.place.parent) if path else name in (module.library, module.name)
+            for name, path in given
+        )
+
+    return list(filter(meant, rules.modules))
 
 
 @functools.cache

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from dslc.interpret.draft import guards_in
 from dslc.prove.instances.axis_sets import (
     LOOSE,
     AllAxes,
@@ -33,7 +32,7 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.library import Rules
 from dslc.semantics.operator_env import declare
-from dslc.semantics.walk import names_in
+from dslc.semantics.walk import conditions_in, names_in
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1
 
@@ -200,7 +199,7 @@ class Operators(Values):
         if any(param.star for param in params) or len(operands) > len(params):
             raise NotRankPolymorphic  # any number of tensors
         env = AxisEnv(op.module, dict(attrs))
-        conditions = guards_in(op.statements)
+        conditions = conditions_in(op.statements)
         for param, operand in itertools.zip_longest(params, operands, fillvalue=None):
             assert param
             if operand is None and param.default is None:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dslc.analysis.reads import computed
-from dslc.interpret.draft import guards_in
 from dslc.ir import scalar
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -31,7 +30,7 @@ from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, num, scalars, walk
 from dslc.ir.scopes import substitute
 from dslc.prove.instances.instances import Labels, SymbolicInstance
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
-from dslc.semantics.walk import names_in, nodes
+from dslc.semantics.walk import conditions_in, names_in, nodes, terms_in
 from dslc.syntax import tree as t
 
 # ---- packs ----------------------------------------------------------------------------------------------------
@@ -55,7 +54,7 @@ def broadcast_guards(conditions: Iterable[t.Expr]) -> Iterator[tuple[t.Call, t.E
 def fitted(sub: SubstitutionDef) -> set[str]:
     """Packs that a guard lets broadcast to a shape which other names give: longer ones never fit."""
     found = set()
-    for call, other in broadcast_guards(guards_in(sub.syntax.left)):
+    for call, other in broadcast_guards(conditions_in(sub.syntax.left)):
         found |= {arg.bare for arg in call.args if arg.bare} - names_in(other)
     return found & set(packs_of(sub))
 
@@ -67,9 +66,7 @@ def padded(sub: SubstitutionDef) -> frozenset[str]:
     """Packs of tensors that are only ever broadcast: a shape with leading axes of size 1 means the same as one without them."""
     found = set()
     uses = (sub.syntax.left, sub.syntax.right)
-    terms = {
-        s.name for part in sub.syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if len(s.params) > 1
-    }
+    terms = {s.name for s in terms_in(sub.syntax.left) if len(s.params) > 1}
     asked = [node for node in nodes(t.Call, uses) if node.function in {"broadcast", "rank"}]
     for name in packs_of(sub):
         own = [param for param in sub.syntax.params if name in names_in(param.type)]

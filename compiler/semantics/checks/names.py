@@ -80,6 +80,9 @@ class NameScope:
     def bind(self, name: str, kind: str) -> None:
         self.kinds[name] = kind
 
+    def iterator(self, binder: t.Binder) -> None:
+        self.bind(binder.name, "list" if binder.star else "index")
+
     def declare(self, statement: t.Node) -> None:
         """Binds what a statement names: functions and terms with their parameters, `let`s as values."""
         if isinstance(statement, t.Let):
@@ -105,7 +108,7 @@ class NameScope:
         """Binds iterators, whose ranges may use those before."""
         for binder in binders:
             self.check(binder.range)
-            self.bind(binder.name, "list" if binder.star else "index")
+            self.iterator(binder)
 
     def kind(self, name: str) -> str | None:
         if name in self.kinds or not self.parent:

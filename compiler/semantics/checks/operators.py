@@ -268,7 +268,7 @@ def _target(target: t.Defined, value: t.Expr, scope: NameScope) -> None:
             if binder.name in seen:
                 scope.report.add("E0309", f"the index `{binder.name}` stands twice on the left", binder)
             seen.add(binder.name)
-            inner.bind(binder.name, "list" if binder.star else "index")
+            inner.iterator(binder)
     inner.check(value)
 
 

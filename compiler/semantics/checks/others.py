@@ -134,10 +134,10 @@ def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckRepor
 def _lowered(equation: t.Equation, scope: NameScope) -> None:
     """In a lowering's expression, an unknown lower-case name is an integer coefficient, an unknown function a term."""
     for binder in binders_of(equation.target.places):
-        scope.bind(binder.name, "list" if binder.star else "index")
+        scope.iterator(binder)
     for node in t.walk(equation.value):
         if isinstance(node, t.Binder):
-            scope.bind(node.name, "list" if node.star else "index")
+            scope.iterator(node)
         elif isinstance(node, t.Name) and scope.kind(node.id) is None and node.id[0].islower():
             scope.bind(node.id, "value")
         elif isinstance(node, t.Call):

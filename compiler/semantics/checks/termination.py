@@ -11,7 +11,7 @@ from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.terms import AppliedTerm, Direction, InputTerm, Term, directions, size, subterms
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import constants_in
+from dslc.semantics.walk import named_by
 
 LONGEST = 4  #: rules of a way back: a longer one is not looked for
 STATES = 64  #: terms that are looked at
@@ -37,7 +37,7 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: CheckRep
     for sub, step in steps.items():
         if sub.module not in modules:
             continue
-        constants = constants_in(step.conditions)
+        constants = named_by("constant", step.conditions)
         step = replace(step, right=tuple(_folded(term, constants) for term in step.right))
         if _holds_itself(rules, step):
             hint = "a rule that may be used both ways is written with `<=>`"
