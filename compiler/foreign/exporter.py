@@ -140,7 +140,7 @@ class _Reader:
 
     def __init__(self, sub: SubstitutionDef) -> None:
         self._sub = sub
-        self._left, self._right = left, right = sub.syntax.left, sub.syntax.right
+        self._left, self._right = left, right = sub.left, sub.right
         self.inputs: dict[str, int] = {}
         self._ranks: dict[RuleTensor, int] = {}
         self._given: dict[int, str] = {}
@@ -160,14 +160,14 @@ class _Reader:
 
     def _number_inputs(self) -> None:
         taken: set[int] = set()
-        for param in self._sub.syntax.params:
+        for param in self._sub.params:
             if param.star or param.default:
                 raise InexpressibleCall("a list of tensors, or a tensor that may be left out", param.span)
             found = re.fullmatch(r"X(\d{1,6})", param.name)
             if found and int(found[1]) > 0 and -int(found[1]) not in taken:
                 self.inputs[param.name] = -int(found[1])
                 taken.add(-int(found[1]))
-        for param in self._sub.syntax.params:
+        for param in self._sub.params:
             if param.name not in self.inputs:
                 number = min(taken, default=0) - 1
                 taken.add(number)

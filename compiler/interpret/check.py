@@ -80,7 +80,7 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     """E0312 or E0314 with the sizes where the sides differ in type; a warning where no instance is found."""
     empty = vacuous_rule(sub)
     if empty:
-        wheres = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Where)]
+        wheres = [s for s in sub.syntax.statements if isinstance(s, t.Where)]
         return [_vacuous(sub, empty, wheres)]
     reasons: Counter[str] = Counter()
     hints: dict[str, str] = {}
@@ -115,8 +115,8 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     if right:
         why = max(right, key=lambda each: reasons[each])
         message = f"the right side of `{sub.short}` fits no sizes at which the left side fits: {why[12:]}"
-        return [Diagnostic("E0306", message, _bind(sub.syntax.right, None) or sub.span, hint=hints.get(why, ""))]
-    wheres = [s for s in sub.syntax.left if isinstance(s, t.Where)]
+        return [Diagnostic("E0306", message, _bind(sub.right, None) or sub.span, hint=hints.get(why, ""))]
+    wheres = [s for s in sub.left if isinstance(s, t.Where)]
     if wheres and "does not hold" in common:
         message = f"no sizes were found at which the guards of `{sub.short}` hold"
         return [Diagnostic("W0009", message, wheres[0].span, severity="warning", hint=f"most often: {common}")]
@@ -127,7 +127,7 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
 def _inside(finding: Diagnostic, sub: SubstitutionDef) -> bool:
     """Return whether a finding is about the text of a rule itself."""
     span, whole = finding.span, sub.span
-    end = max(statement.span.end for statement in (*sub.syntax.left, *sub.syntax.right))
+    end = max(statement.span.end for statement in sub.syntax.statements)
     return span is not None and span.source is whole.source and whole.start <= span.start < end
 
 
@@ -145,8 +145,8 @@ def _differ(sub: SubstitutionDef, instance: Instance) -> Diagnostic | None:
         if left.type == right.type:
             continue
         shape = left.type.shape != right.type.shape
-        here = _bind(sub.syntax.right, name) or sub.span
-        there = _bind(sub.syntax.left, name)
+        here = _bind(sub.right, name) or sub.span
+        there = _bind(sub.left, name)
         return Diagnostic(
             "E0312" if shape else "E0314",
             f"the replacement changes the {'shape' if shape else 'element type'} of `{name}`",

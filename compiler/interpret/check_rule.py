@@ -262,7 +262,7 @@ def _corrected(
 
 def own_corrections(sub: SubstitutionDef) -> list[t.Correct]:
     """The corrections that an author wrote."""
-    every = (*sub.syntax.left, *sub.syntax.right)
+    every = sub.syntax.statements
     return [one for one in every if isinstance(one, t.Correct) and isinstance(one.what, t.Bind)]
 
 

@@ -347,7 +347,7 @@ def instantiate(
                 raise Rejected(f"`{condition.span.text}` does not hold")
         side = "right"
         right, inner = draft.right(syntax)
-        corrected, limit = _corrections(draft, (*syntax.left, *syntax.right), inner)
+        corrected, limit = _corrections(draft, syntax.statements, inner)
         for node in nodes_of([*left.values(), *right.values()]):
             for value in node.values:
                 _held(value.type)
@@ -395,7 +395,7 @@ def _corrections(draft: _Random, statements: tuple[t.GraphStatement, ...], env: 
 def term_options(rules: Rules, sub: SubstitutionDef) -> dict[str, list[OperatorDef]]:
     """For each term of a rule the operators that have as many tensors and are what the guards want."""
     options: dict[str, list[OperatorDef]] = {}
-    for signature in terms_in(sub.syntax.left):
+    for signature in terms_in(sub.left):
         wanted = {c.function for c in _conditions(sub) if _names(c) == [signature.name]}
         options[signature.name] = [
             op
@@ -452,7 +452,7 @@ def _moves(value: t.Expr) -> bool:
 
 def _conditions(sub: SubstitutionDef) -> list[t.Call]:
     """The guards that are calls."""
-    return [c for c in conditions_in(sub.syntax.left) if isinstance(c, t.Call)]
+    return [c for c in conditions_in(sub.left) if isinstance(c, t.Call)]
 
 
 def _names(call: t.Call) -> list[str]:

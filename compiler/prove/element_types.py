@@ -160,7 +160,7 @@ def _meaning(syntax: object) -> Iterator[t.Node]:
         # an attribute that only says of which type an output is changes nothing else
         yield from t.walk(tuple(s for s in kept if not (isinstance(s, t.Attr) and s.type.name == "dtype")))
     elif isinstance(syntax, t.Substitution):
-        statements = (*syntax.left, *syntax.right)
+        statements = syntax.statements
         yield from t.walk(tuple(s for s in statements if not isinstance(s, t.Where | t.Tags | t.Verify)))
     elif isinstance(syntax, t.Function):
         yield from t.walk(syntax.body)
@@ -187,7 +187,7 @@ def admits(
             known[param.name] = found
     try:
         _check(rules, sub.module, conditions_in(syntax.left), known)
-        _statements(_Place(rules, sub.module, types, terms or {}), (*syntax.left, *syntax.right), known)
+        _statements(_Place(rules, sub.module, types, terms or {}), syntax.statements, known)
     except _Refused:
         return False
     return True

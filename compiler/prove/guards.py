@@ -151,7 +151,7 @@ def guard_diagnostics(sub: SubstitutionDef, guards: Sequence[Guard]) -> tuple[Di
     also = f"; or `where {'`, `where '.join(each.text for each in others)}`" if others else ""
     span = sub.span
     # a guard is inserted before the arrow
-    start = max((s.span.end for s in sub.syntax.left), default=span.start)
+    start = max((s.span.end for s in sub.left), default=span.start)
     at = span.source.text.find(sub.syntax.arrow, start, span.end)
     fix = Fix(Span(span.source, at, at), f"where {best.text}\n  ") if at >= 0 else None
     hint = f"with `where {best.text}` {how}{scope}{also}"
@@ -161,7 +161,7 @@ def guard_diagnostics(sub: SubstitutionDef, guards: Sequence[Guard]) -> tuple[Di
 def guarded(sub: SubstitutionDef, conditions: Sequence[str]) -> SubstitutionDef:
     """The rule with more guards."""
     where = t.Where(tuple(map(_parsed, conditions)), span=sub.span)
-    return replace(sub, syntax=replace(sub.syntax, left=(*sub.syntax.left, where)))
+    return replace(sub, syntax=replace(sub.syntax, left=(*sub.left, where)))
 
 
 # ---- examples ---------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def _names(sub: SubstitutionDef, samples: Sequence[Mapping[str, Any]]) -> _Names
         if kind == "list" and sorted(part) != list(range(len(part))):
             unordered.add(full)
     packs = packs_of(sub)
-    sizes = names_in(sub.syntax.params)
+    sizes = names_in(sub.params)
     found: dict[str, list[str]] = defaultdict(list)
     for name, kind in kinds.items():
         special = {"int": "size" if name in sizes else "int", "list": "pack" if name in packs else "list"}

@@ -19,8 +19,8 @@ def unknown_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef] | None:
     The function stands for every pointwise operator without attributes of its own; with those that `**a` hands on it is another one
     (`with_attributes`). Where an operator gives another element type, its values are still a function of the elements.
     """
-    named = named_by("pointwise", conditions_in(sub.syntax.left))
-    found = terms_in(sub.syntax.left)
+    named = named_by("pointwise", conditions_in(sub.left))
+    found = terms_in(sub.left)
     if any(signature.name not in named for signature in found):
         return None
     return {signature.name: unknown_operator(signature.name, len(signature.params)) for signature in found}
@@ -29,7 +29,7 @@ def unknown_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef] | None:
 def term_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef]:
     """The operators of `unknown_operators`, and of each of them with each set of attributes that the rule names, by qualified name."""
     sets = {node.rest for node in nodes(t.Call, sub.syntax) if node.rest is not None}
-    found = terms_in(sub.syntax.left) if unknown_operators(sub) is not None else ()
+    found = terms_in(sub.left) if unknown_operators(sub) is not None else ()
     made = [unknown_operator(s.name, len(s.params), name) for s in found for name in ("", *sorted(sets))]
     return {op.name: op for op in made}
 

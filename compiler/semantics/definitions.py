@@ -138,6 +138,18 @@ class SubstitutionDef(ItemDef[t.Substitution]):
 
     syntax: t.Substitution
 
+    @property
+    def params(self) -> tuple[t.Param, ...]:
+        return self.syntax.params
+
+    @property
+    def left(self) -> tuple[t.GraphStatement, ...]:
+        return self.syntax.left
+
+    @property
+    def right(self) -> tuple[t.GraphStatement, ...]:
+        return self.syntax.right
+
 
 @dataclass(frozen=True, eq=False)
 class PropertyDef(ItemDef[t.Property]):

@@ -177,7 +177,7 @@ class _Rule(Operators):
             if not isinstance(found, Entries) or not self.flat(found):
                 found = Entries(self.spaces.loosen())
             own = env.values[pack] = Entries(self.sets(found), True, self.flat(found))
-            for param in self.sub.syntax.params:
+            for param in self.sub.params:
                 if param.type and pack in names_in(param.type):
                     env.values[param.name] = Tensor(own.sets, own.flat)
 
@@ -345,7 +345,7 @@ def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
     only = padded(sub)
     return {
         arg.bare: target
-        for call, target in broadcast_guards(conditions_in(sub.syntax.left))
+        for call, target in broadcast_guards(conditions_in(sub.left))
         if target in call.args and len(call.args) == 2
         for arg in call.args
         if arg.bare in only

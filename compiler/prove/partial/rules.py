@@ -41,7 +41,7 @@ def sizes_of(rules: Rules, sub: SubstitutionDef, shapes: Mapping[str, Sequence[i
         KeyError: no parameter has that name.
         Mismatch: a shape that does not fit the declared type, or another one.
     """
-    params = {param.name: param for param in sub.syntax.params}
+    params = {param.name: param for param in sub.params}
     env = Env(sub.module, rules)
     for name, shape in shapes.items():
         declared = params[name].type

@@ -74,7 +74,7 @@ def trusted_reason(definition: Definition) -> str | None:
     syntax = definition.syntax
     if isinstance(syntax, t.Property):
         return syntax.trusted
-    return next((s.reason for s in (*syntax.left, *syntax.right) if isinstance(s, t.Trusted)), None)
+    return next((s.reason for s in syntax.statements if isinstance(s, t.Trusted)), None)
 
 
 def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | None:

@@ -50,7 +50,7 @@ class Variant:
 
 def has_tag(definition: SubstitutionDef, tag: str) -> bool:
     """Return whether a rule says `tags ... tag ...`."""
-    statements = (*definition.syntax.left, *definition.syntax.right)
+    statements = definition.syntax.statements
     return any(isinstance(s, t.Tags) and tag in s.names for s in statements)
 
 

@@ -172,18 +172,18 @@ def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: st
 
 def _unbound(sub: SubstitutionDef, report: CheckReport) -> None:
     """A name that was reported as unknown on the right side is one that the left side should bind."""
-    called = {node.span.start for node in nodes(t.Call, sub.syntax.right)}
+    called = {node.span.start for node in nodes(t.Call, sub.right)}
     for k, found in enumerate(report.found):
         span = found.span
         if found.code != "E0201" or not span or span.start in called or not found.message.endswith("here"):
             continue
-        if any(span.starts_in(s.span) for s in sub.syntax.right):
+        if any(span.starts_in(s.span) for s in sub.right):
             message = f"`{found.message.split('`')[1]}` is bound neither on the left nor on the right"
             report.found[k] = Diagnostic("E0323", message, span, hint=found.hint)
 
 
 def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
-    corrects = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Correct)]
+    corrects = [s for s in sub.syntax.statements if isinstance(s, t.Correct)]
     if sub.syntax.partial and not corrects:
         report.add("E0601", f"`{sub.short}` is partial and has no `correct`", sub.syntax, "write `correct auto`")
     seen: set[str] = set()

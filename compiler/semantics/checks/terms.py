@@ -73,7 +73,7 @@ def directions(sub: SubstitutionDef) -> tuple[Direction, ...]:
         )
     except (_Unsaid, KeyError):
         return ()
-    conditions = conditions_in((*syntax.left, *syntax.right))
+    conditions = conditions_in(syntax.statements)
     types = {param.name: param.type for param in syntax.params}
     free = frozenset(
         head
@@ -101,8 +101,8 @@ def _head(node: t.Node) -> str | None:
 
 
 def _side(sub: SubstitutionDef, statements: tuple[t.GraphStatement, ...]) -> dict[str, Term]:
-    names: dict[str, Term] = {param.name: InputTerm(param.name) for param in sub.syntax.params}
-    if any(param.star for param in sub.syntax.params):
+    names: dict[str, Term] = {param.name: InputTerm(param.name) for param in sub.params}
+    if any(param.star for param in sub.params):
         raise _Unsaid
     for statement in statements:
         if isinstance(statement, t.Where | t.Tags | t.Verify | t.Trusted):
