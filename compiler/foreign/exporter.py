@@ -18,6 +18,7 @@ from dslc.prove.run.verify import verify_rule
 from dslc.prove.verdict import RELIABLE
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import tags_in
 from dslc.syntax import tree as t
 
 _BY_NAME = {f"{place.partition('.')[0]}.{name}": kind for kind, (place, name) in PLACES.items() if kind in KINDS}
@@ -140,11 +141,11 @@ class _Reader:
 
     def __init__(self, sub: SubstitutionDef) -> None:
         self._sub = sub
-        self._left, self._right = left, right = sub.left, sub.right
+        self._left, self._right = sub.left, sub.right
         self.inputs: dict[str, int] = {}
         self._ranks: dict[RuleTensor, int] = {}
         self._given: dict[int, str] = {}
-        tags = [name for s in (*left, *right) if isinstance(s, t.Tags) for name in s.names]
+        tags = tags_in(sub.syntax.statements)
         kernels = next((tag[8:] for tag in tags if re.fullmatch(r"kernels(_\d+x\d+)+", tag)), "")
         self._kernels = [tuple(map(int, each.split("x"))) for each in kernels.split("_") if each]
         shuffles = next((tag[8:] for tag in tags if re.fullmatch(r"shuffle(_\d+)+", tag)), "")

@@ -19,6 +19,7 @@ from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTens
 from dslc.foreign.translation import Translation, definition, operators
 from dslc.semantics.checks.duplicates import canonical
 from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.walk import tags_in
 from dslc.syntax import tree as t
 
 MOST_INPUTS = 5  #: inputs; a rule with more is joined only with a reverse that calls them alike
@@ -146,7 +147,7 @@ def reverse_tags(name: str, order: Sequence[int]) -> list[str]:
 def reverse_of(sub: SubstitutionDef) -> tuple[str, tuple[int, ...]] | None:
     """The name of the reverse, and which input it has in the place of each; None where no tag names one, or they are damaged."""
     syntax = sub.syntax
-    tags = [name for s in syntax.statements if isinstance(s, t.Tags) for name in s.names]
+    tags = tags_in(syntax.statements)
     name = next((found[1] for tag in tags if (found := _NAME.fullmatch(tag))), None)
     inputs = next((found[1] for tag in tags if (found := _INPUTS.fullmatch(tag))), None)
     everything = tuple(range(len(syntax.params)))

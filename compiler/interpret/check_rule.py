@@ -14,7 +14,7 @@ from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.draws import ORDINARY, InstanceDraws, elements, type_in_turn
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
-from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, most_often, term_choices
 from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType
@@ -98,9 +98,8 @@ def check_substitution(
         finding = Diagnostic("E0501", message, sub.span, counterexample=str(wrong))
         return differs(wrong.instance, finding)
     if not found:
-        common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"
-        diagnostic = Diagnostic("E0507", message, sub.span, hint=f"most often: {common}")
+        diagnostic = Diagnostic("E0507", message, sub.span, hint=most_often(reasons))
         return CaseOutcome(sub.name, False, "uninstantiated", (diagnostic,))
     return CaseOutcome(sub.name, True, worst, (), found)
 

@@ -52,6 +52,11 @@ class Rejected(Exception):
     """This draw fits no instance; the next one may."""
 
 
+def most_often(reasons: Sequence[str]) -> str:
+    """The commonest reason for which no instance was found."""
+    return f"most often: {max(sorted(set(reasons)), key=reasons.count) if reasons else 'no operator fits its terms'}"
+
+
 @record
 class Instance:
     """`left` and `right` are the values of the substitution's outputs; `drawn` says what its names stand for.

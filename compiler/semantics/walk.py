@@ -51,6 +51,11 @@ def terms_in(statements: Iterable[t.Node]) -> tuple[t.Signature, ...]:
     return tuple(each for one in statements if isinstance(one, t.TermDecl) for each in one.signatures)
 
 
+def tags_in(statements: Iterable[t.Node]) -> list[str]:
+    """The words of all `tags` among some statements."""
+    return [name for one in statements if isinstance(one, t.Tags) for name in one.names]
+
+
 def named_by(guard: str, conditions: Iterable[t.Expr]) -> frozenset[str]:
     """The names that guards such as `constant(X)` are about."""
     guards = (each for each in conditions if isinstance(each, t.Call) and each.function == guard)

@@ -371,7 +371,7 @@ class Substitution(Node):
 
     @property
     def statements(self) -> tuple[GraphStatement, ...]:
-        """Those of both sides."""
+        """Statements of both sides."""
         return (*self.left, *self.right)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from dslc.deadline import Deadline
 from dslc.errors import Diagnostic
 from dslc.interpret.draws import ORDINARY, InstanceDraws
-from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown, term_choices
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, most_often, shown, term_choices
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ
@@ -130,15 +130,9 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
         correction = f", its correction is {'proved' if corrected else 'not proved'}" if instance.corrected else ""
         lines[f"{shares(tuple(instance.left), found)}{correction} at {at}"] = max(each.share for each in found)
     if not count:
-        return verdict("unknown", most_often(reasons))
+        return verdict("unknown", f"no instance was found; {most_often(reasons)}")
     largest = sorted(lines, key=lines.__getitem__, reverse=True)
     return verdict("unknown", f"partial: the types agree at {count} sizes; " + "; ".join(largest))
-
-
-def most_often(reasons: Sequence[str]) -> str:
-    """The reason for which no instance was found."""
-    common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
-    return f"no instance was found; most often: {common}"
 
 
 def shares(names: Sequence[str], found: Sequence[Difference]) -> str:
