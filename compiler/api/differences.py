@@ -12,7 +12,7 @@ from dslc.api.calls import called_as, file_of_call
 from dslc.api.models import attribute_value, libraries_of, names_of, seconds_of, shape_value, sizes_of, whole
 from dslc.errors import DslcError, SourceText, Span, error
 from dslc.inspection.lookup import find_rule
-from dslc.interpret.instantiate import Instance, Rejected
+from dslc.interpret.instantiate import Instance, Rejected, most_often
 from dslc.ir.graph import Value, Values, input_value, nodes_of, replace
 from dslc.ir.scalar import Scalar, dimension, num, rebuild
 from dslc.ir.sizes import with_sizes
@@ -298,7 +298,7 @@ def _given(rules: Rules, rule: SubstitutionDef, shapes: Mapping[str, Any], binds
         place = Span(SourceText("--shape", text), 0, len(text))
         if tensor not in {param.name for param in rule.syntax.params}:
             hint = "its parameters are " + ", ".join(f"`{param.name}`" for param in rule.syntax.params)
-            raise error("E0911", f"`{rule.syntax.name}` has no parameter `{tensor}`", place, hint=hint)
+            raise error("E0911", f"`{rule.short}` has no parameter `{tensor}`", place, hint=hint)
         try:
             read[tensor] = shape_value(_text(sizes))
         except ValueError:
@@ -347,11 +347,8 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
         if looked == LOOKED or time.monotonic() > until or not rule.syntax.partial:
             break
     if not first:
-        common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         at = " at what is given" if given else ""
-        raise error(
-            "E0507", f"no instance of `{rule.name}` was found{at}", rule.syntax.span, hint=f"most often: {common}"
-        )
+        raise error("E0507", f"no instance of `{rule.name}` was found{at}", rule.span, hint=most_often(reasons))
     return first
 
 

@@ -88,7 +88,7 @@ def show(
     try:
         outputs = sample(known, definition, sizes, values, types)
     except Mismatch as problem:
-        message, span = f"{definition.short}: {problem.reason}", problem.span or definition.syntax.span
+        message, span = f"{definition.short}: {problem.reason}", problem.span or definition.span
         raise error("E0306", message, span, hint=problem.hint) from None
     facts = describe(known, definition, outputs)
     others = [one.name for one in onnx_operators(known, operator) if one is not definition]

@@ -220,7 +220,7 @@ def _any(patterns: Sequence[str], names: Iterable[str], form: Callable[[str], st
 
 def place(definition: OperatorDef | RuleDef) -> tuple[str, int]:
     """File and line of a definition."""
-    span = definition.syntax.span
+    span = definition.span
     return span.source.path, span.source.position(span.start)[0]
 
 

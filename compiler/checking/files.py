@@ -63,7 +63,7 @@ def wanted(findings: Iterable[Diagnostic], files: Sequence[t.File], overlapping:
 def modules_at(rules: Rules, paths: Iterable[Path]) -> list[Module]:
     """The modules that some files are."""
     asked = {str(path.resolve()) for path in paths}
-    return [module for module in rules.modules if str(Path(module.file.source.path).resolve()) in asked]
+    return [module for module in rules.modules if str(module.place) in asked]
 
 
 def meant(
@@ -128,7 +128,7 @@ def _unmatched(
     findings: list[Diagnostic] = []
     for rule in rules.substitutions.values():
         # a mistake in the text of a rule mostly keeps it from being matched as well, and is what is to be mended
-        if rule.module in modules and not any(span.starts_in(rule.syntax.span) for span in wrong):
+        if rule.module in modules and not any(span.starts_in(rule.span) for span in wrong):
             findings += remember("matched", rule, partial(_unlooked, rules, rule))
     return findings
 
@@ -221,7 +221,7 @@ class Edited(Files):
             rules = self.load(path)
         except DslcError as failure:
             return FileFindings(tuple(sorted_once(self.placed(one) for one in failure.diagnostics)))
-        self.loaded[path] = frozenset(module.file.source.path for module in rules.modules)
+        self.loaded[path] = frozenset(module.path for module in rules.modules)
         recall = self.memory.of(rules)
         try:
             found = meant(rules, modules_at(rules, [path]), remember=recall)

@@ -36,7 +36,7 @@ def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list
         return _applies(rules, rules.derivations[test.name], statement, graph)
     sub = rules.substitutions.get(test.name)
     if not sub:
-        message = f"no substitution or derivation of this library is named `{test.syntax.name}`"
+        message = f"no substitution or derivation of this library is named `{test.short}`"
         hint = "a test with `fires` bears the name of its substitution"
         return [Diagnostic("E0214", message, statement.span, hint=hint)]
     index = GraphIndex(graph)
@@ -97,7 +97,7 @@ def derives(rules: Rules, test: TestDef, statement: t.Derives, before: Graph, af
     """
     rule = rules.derivations.get(test.name)
     if not rule:
-        message = f"no derivation of this library is named `{test.syntax.name}`"
+        message = f"no derivation of this library is named `{test.short}`"
         return [
             Diagnostic("E0214", message, statement.span, hint="a test with `derives` bears the name of its derivation")
         ]

@@ -144,7 +144,7 @@ def cases(
             yield StatedCase(name, kind, number, item.span, check)
     for test in rules.tests:
         if test.module in chosen:
-            yield StatedCase(test.name, "test", 1, test.syntax.span, functools.partial(_test, rules, test))
+            yield StatedCase(test.name, "test", 1, test.span, functools.partial(_test, rules, test))
 
 
 def _outcome(name: str, kind: str, findings: list[Diagnostic]) -> CaseOutcome:

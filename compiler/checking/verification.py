@@ -110,7 +110,7 @@ def _derivations(
     found = []
     for name in names:
         rule = rules.derivations[name]
-        wrong = next((one for one in mistakes if one.span and one.span.starts_in(rule.syntax.span)), None)
+        wrong = next((one for one in mistakes if one.span and one.span.starts_in(rule.span)), None)
         if not wrong:
             found.append(verify_derivation(rules, rule, seed, helpers))
         else:

@@ -82,7 +82,7 @@ def explain_rule(name: str, libraries: Sequence[str] = ()) -> str:
     full = definition.name
     syntax: t.Item = definition.syntax
     doc = getattr(syntax, "doc", None)
-    lines = [f"{full}: {kind}, {definition.syntax.span}", ""]
+    lines = [f"{full}: {kind}, {definition.span}", ""]
     if doc:
         lines += [*(line.strip() for line in doc.strip().splitlines()), ""]
     lines += [f"    {line}".rstrip() for line in show(syntax).splitlines()]

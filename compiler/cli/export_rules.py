@@ -47,7 +47,7 @@ def command(name: str, form: str, out: Path, skip: bool, verbose: bool) -> int:
         for path in paths:
             exported = []
             for sub in rules.substitutions.values():
-                if Path(sub.module.file.source.path).resolve() == path.resolve():
+                if sub.module.place == path.resolve():
                     count += 1
                     bar.tell(count, 0, sub.name)
                     try:

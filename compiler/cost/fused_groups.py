@@ -48,7 +48,7 @@ class Lowerings:
             for name, definition in rules.lowerings.items():
                 if definition.syntax.device in known and name not in found:
                     found[name] = compile_lowering(rules, definition)
-                    text.update(f"{name}\0{definition.syntax.span.text}\0".encode())
+                    text.update(f"{name}\0{definition.span.text}\0".encode())
                     if _costs_nothing(definition.syntax):
                         free.add(name)
         #: equal where the texts of all are

@@ -148,7 +148,7 @@ def _results(rules: Rules, text: str) -> int:
     found = rules.operators.get(name) or rules.operators.get(f"std.{name}")
     others = [op for op in rules.operators.values() if op.short == name]
     chosen = found or (others[0] if others else None)
-    return max(1, len(chosen.syntax.outputs)) if chosen else 1
+    return max(1, len(chosen.outputs)) if chosen else 1
 
 
 def _of_call(problem: Diagnostic, source: SourceText, parts: Sequence[tuple[int, int, int]]) -> Diagnostic:
@@ -194,7 +194,7 @@ def call_of(rules: Rules, name: str, sizes: Mapping[str, int]) -> CallProgram:
         raise error("E0909", f"{'several operators are' if found else 'no operator is'} named `{name}`")
     (op,) = found
     env = Env(op.module, rules)
-    params = [param for param in op.syntax.params if not param.default]
+    params = [param for param in op.params if not param.default]
     for param in params:
         if param.type:
             env.bind(param.type.name, DType.F32)
@@ -203,7 +203,7 @@ def call_of(rules: Rules, name: str, sizes: Mapping[str, int]) -> CallProgram:
     try:
         types = [shape_of(param.type, env) for param in params if param.type]
         if len(types) < len(params):
-            raise error("E0911", f"a parameter of `{op.short}` has no type", op.syntax.span)
+            raise error("E0911", f"a parameter of `{op.short}` has no type", op.span)
         holes = tuple(hole(k, type) for k, type in enumerate(types))
         outputs = apply(rules, op, holes)
     except Unbound as unknown:
@@ -213,9 +213,9 @@ def call_of(rules: Rules, name: str, sizes: Mapping[str, int]) -> CallProgram:
     except (Mismatch, EvalError) as problem:
         if isinstance(problem, DslcError):
             raise
-        raise error("E0911", f"`{op.short}` cannot be applied at these sizes: {problem}", op.syntax.span) from None
+        raise error("E0911", f"`{op.short}` cannot be applied at these sizes: {problem}", op.span) from None
     if len(outputs) != 1:
-        raise error("E0911", "an expression of one result is derived", op.syntax.span)
+        raise error("E0911", "an expression of one result is derived", op.span)
     return CallProgram(Graph(holes, outputs), tuple(param.name for param in params))
 
 

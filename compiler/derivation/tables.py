@@ -139,7 +139,7 @@ def tables_of(rules: Rules, op: OperatorDef) -> tuple[OperatorPattern, ...]:
 
 
 def _patterns(rules: Rules, op: OperatorDef) -> Iterator[OperatorPattern]:
-    if len(op.syntax.outputs) != 1 or any(param.type is None for param in op.syntax.params):
+    if len(op.outputs) != 1 or any(param.type is None for param in op.params):
         return
     choices = rank_choices(op)
     # what slides along one dimension may slide along two, or three
@@ -155,8 +155,8 @@ def _patterns(rules: Rules, op: OperatorDef) -> Iterator[OperatorPattern]:
 
 
 def _pattern(op: OperatorDef, choice: AssumedChoice) -> OperatorPattern | None:
-    result = choice.env.get(op.syntax.outputs[0].name)
-    args = [choice.env.get(param.name) for param in op.syntax.params]
+    result = choice.env.get(op.outputs[0].name)
+    args = [choice.env.get(param.name) for param in op.params]
     if not isinstance(result, Value) or not all(isinstance(arg, Value) for arg in args):
         return None
     node = result.node

@@ -37,8 +37,8 @@ def products_of(rules: Rules) -> tuple[str, ...]:
     if "" not in cache:
         names = [
             name for name, op in rules.operators.items()
-            if any(isinstance(statement, t.OnnxMap) for statement in op.syntax.statements)
-            and any(part.kind == "sum" for part in nodes(t.Reduction, op.syntax.statements))
+            if any(isinstance(statement, t.OnnxMap) for statement in op.statements)
+            and any(part.kind == "sum" for part in nodes(t.Reduction, op.statements))
         ]  # fmt: skip
         patterns = ((name, pattern) for name in names for pattern in patterns_of(rules, name))
         cache[""] = tuple(

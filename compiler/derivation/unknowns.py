@@ -18,6 +18,7 @@ from dslc.derivation.quotients import groupings, lookups
 from dslc.derivation.zeros import cuts, nonzero_box, only_positions, read_at, total
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, scalars
 from dslc.ir.scopes import each_of, substitute
+from dslc.semantics.walk import conditions_in
 from dslc.syntax import tree as t
 
 SHORT = 16  #: extents up to which every part is a size to split by
@@ -48,7 +49,7 @@ class Unknowns:
         self.sets = sets_of_indexes(rule)
         self.searches = [each for each in rule.statements if isinstance(each, t.Search)]
         self.maps = {each.name: each for each in rule.declarations if isinstance(each, t.MapDecl)}
-        self.conditions = [c for each in rule.declarations if isinstance(each, t.Where) for c in each.conditions]
+        self.conditions = conditions_in(rule.declarations)
 
     def every(self, found: UnknownBindings) -> Iterator[UnknownBindings]:
         """The bindings with every choice of what `search` looks for, as far as the conditions hold."""

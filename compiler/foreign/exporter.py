@@ -18,6 +18,7 @@ from dslc.prove.run.verify import verify_rule
 from dslc.prove.verdict import RELIABLE
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import tags_in
 from dslc.syntax import tree as t
 
 _BY_NAME = {f"{place.partition('.')[0]}.{name}": kind for kind, (place, name) in PLACES.items() if kind in KINDS}
@@ -140,11 +141,11 @@ class _Reader:
 
     def __init__(self, sub: SubstitutionDef) -> None:
         self._sub = sub
-        self._left, self._right = left, right = sub.syntax.left, sub.syntax.right
+        self._left, self._right = sub.left, sub.right
         self.inputs: dict[str, int] = {}
         self._ranks: dict[RuleTensor, int] = {}
         self._given: dict[int, str] = {}
-        tags = [name for s in (*left, *right) if isinstance(s, t.Tags) for name in s.names]
+        tags = tags_in(sub.syntax.statements)
         kernels = next((tag[8:] for tag in tags if re.fullmatch(r"kernels(_\d+x\d+)+", tag)), "")
         self._kernels = [tuple(map(int, each.split("x"))) for each in kernels.split("_") if each]
         shuffles = next((tag[8:] for tag in tags if re.fullmatch(r"shuffle(_\d+)+", tag)), "")
@@ -160,14 +161,14 @@ class _Reader:
 
     def _number_inputs(self) -> None:
         taken: set[int] = set()
-        for param in self._sub.syntax.params:
+        for param in self._sub.params:
             if param.star or param.default:
                 raise InexpressibleCall("the format has no lists of tensors, and no optional tensors", param.span)
             found = re.fullmatch(r"X(\d{1,6})", param.name)
             if found and int(found[1]) > 0 and -int(found[1]) not in taken:
                 self.inputs[param.name] = -int(found[1])
                 taken.add(-int(found[1]))
-        for param in self._sub.syntax.params:
+        for param in self._sub.params:
             if param.name not in self.inputs:
                 number = min(taken, default=0) - 1
                 taken.add(number)
@@ -199,7 +200,7 @@ class _Reader:
             call = self._expr(side, expr.call)
             assert isinstance(expr.call, t.Call)
             op = self._sub.module.lookup(expr.call.function)
-            names = [param.name for param in op.syntax.outputs] if isinstance(op, OperatorDef) else []
+            names = [param.name for param in op.outputs] if isinstance(op, OperatorDef) else []
             return side.like(replace(call, output=names.index(expr.name) if expr.name in names else 0), call)
         if not isinstance(expr, t.Call):
             raise InexpressibleCall("the format has only operators and tensors", expr.span)

@@ -19,6 +19,7 @@ from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTens
 from dslc.foreign.translation import Translation, definition, operators
 from dslc.semantics.checks.duplicates import canonical
 from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.walk import tags_in
 from dslc.syntax import tree as t
 
 MOST_INPUTS = 5  #: inputs; a rule with more is joined only with a reverse that calls them alike
@@ -100,8 +101,7 @@ def reversed_syntax(sub: SubstitutionDef, params: tuple[t.Param, ...]) -> Substi
 def untagged(sub: SubstitutionDef) -> object:
     """Canonical form for comparison: without tags for kernels and words about floats, which only an import writes."""
     left, right = (
-        tuple(each for each in side if not isinstance(each, t.Tags | t.Verify))
-        for side in (sub.syntax.left, sub.syntax.right)
+        tuple(each for each in side if not isinstance(each, t.Tags | t.Verify)) for side in (sub.left, sub.right)
     )
     return canonical(replace(sub, syntax=replace(sub.syntax, left=left, right=right)))
 
@@ -147,7 +147,7 @@ def reverse_tags(name: str, order: Sequence[int]) -> list[str]:
 def reverse_of(sub: SubstitutionDef) -> tuple[str, tuple[int, ...]] | None:
     """The name of the reverse, and which input it has in the place of each; None where no tag names one, or they are damaged."""
     syntax = sub.syntax
-    tags = [name for s in (*syntax.left, *syntax.right) if isinstance(s, t.Tags) for name in s.names]
+    tags = tags_in(syntax.statements)
     name = next((found[1] for tag in tags if (found := _NAME.fullmatch(tag))), None)
     inputs = next((found[1] for tag in tags if (found := _INPUTS.fullmatch(tag))), None)
     everything = tuple(range(len(syntax.params)))

@@ -44,7 +44,7 @@ def check_templates(rules: Rules, modules: Iterable[Module], found: Iterable[Dia
     known = [one.span for one in found if one.span and (one.severity == "error" or one.code == "W0015")]
     out = []
     for lowering in rules.lowerings.values():
-        if lowering.module in chosen and not any(span.starts_in(lowering.syntax.span) for span in known):
+        if lowering.module in chosen and not any(span.starts_in(lowering.span) for span in known):
             out += _of(rules, lowering)
     return out
 
@@ -74,7 +74,7 @@ def _of(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
         problem = reason.diagnostics[0].message
     if not problem:
         return []
-    message = f"the template of `{lowering.syntax.name}` is left out: {problem}"
+    message = f"the template of `{lowering.short}` is left out: {problem}"
     span = _line(lowering, statement.template, line, text) or statement.span
     return [Diagnostic("W0015", message, span, severity="warning")]
 

@@ -184,7 +184,7 @@ def _imports(rules: Rules, operators: Mapping[str, str], folder: Path | None) ->
         module = rules.operators[op].module
         # a file may be a library of its own
         path = module.library if module.name == f"{module.library}.{module.library}" else module.name
-        place = Path(module.file.source.path).resolve()
+        place = module.place
         if folder and place.parent == folder.resolve():
             path = f".{place.stem}"
         if "." in short:

@@ -37,14 +37,14 @@ def check_all(rules: Rules, modules: Iterable[Module] | None = None, remember: R
     found = check(rules, chosen, remember)
     errors = [d.span for d in found if d.severity == "error" and d.span]
     for op in rules.operators.values():
-        if op.module in chosen and not _touched(op.syntax.span, errors):
+        if op.module in chosen and not _touched(op.span, errors):
             found += remember("bounds", op, partial(check_bounds, rules, op))
     for lowering in rules.lowerings.values():
-        if lowering.module in chosen and not _touched(lowering.syntax.span, errors):
+        if lowering.module in chosen and not _touched(lowering.span, errors):
             found += check_lowering(rules, lowering)
     errors = [d.span for d in found if d.severity == "error" and d.span]
     for sub in rules.substitutions.values():
-        if sub.module in chosen and not _touched(sub.syntax.span, errors):
+        if sub.module in chosen and not _touched(sub.span, errors):
             found += remember("sides", sub, partial(check_sides, rules, sub, np.random.default_rng(0)))
     return found
 
@@ -57,7 +57,7 @@ def check_bounds(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
     """Reads that leave their bounds, and operators that no small shapes fit."""
     empty = vacuous_operator(op)
     if empty:
-        return [_vacuous(op, empty, [s for s in op.syntax.statements if isinstance(s, t.Where)])]
+        return [_vacuous(op, empty, [s for s in op.statements if isinstance(s, t.Where)])]
     report = check_operator(rules, op)
     found = report.diagnostics()
     if not report.elaborated and not found:
@@ -67,7 +67,7 @@ def check_bounds(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
             if isinstance(problem, EvalError) and problem.diagnostics:
                 return list(problem.diagnostics)
             reason = problem.reason if isinstance(problem, Mismatch) else str(problem)
-            span = problem.span if isinstance(problem, Mismatch) and problem.span else op.syntax.span
+            span = problem.span if isinstance(problem, Mismatch) and problem.span else op.span
             if reason.endswith("does not hold"):
                 message = f"no sizes and attributes were found that satisfy the guards of `{op.short}`"
                 return [Diagnostic("W0009", message, span, severity="warning", hint=f"most often: {reason}")]
@@ -80,7 +80,7 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     """E0312 or E0314 with the sizes where the sides differ in type; a warning where no instance is found."""
     empty = vacuous_rule(sub)
     if empty:
-        wheres = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Where)]
+        wheres = [s for s in sub.syntax.statements if isinstance(s, t.Where)]
         return [_vacuous(sub, empty, wheres)]
     reasons: Counter[str] = Counter()
     hints: dict[str, str] = {}
@@ -114,20 +114,20 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     right = [reason for reason in reasons if reason.startswith("right side")]
     if right:
         why = max(right, key=lambda each: reasons[each])
-        message = f"the right side of `{sub.syntax.name}` fits no sizes at which the left side fits: {why[12:]}"
-        return [Diagnostic("E0306", message, _bind(sub.syntax.right, None) or sub.syntax.span, hint=hints.get(why, ""))]
-    wheres = [s for s in sub.syntax.left if isinstance(s, t.Where)]
+        message = f"the right side of `{sub.short}` fits no sizes at which the left side fits: {why[12:]}"
+        return [Diagnostic("E0306", message, _bind(sub.right, None) or sub.span, hint=hints.get(why, ""))]
+    wheres = [s for s in sub.left if isinstance(s, t.Where)]
     if wheres and "does not hold" in common:
-        message = f"no sizes were found at which the guards of `{sub.syntax.name}` hold"
+        message = f"no sizes were found at which the guards of `{sub.short}` hold"
         return [Diagnostic("W0009", message, wheres[0].span, severity="warning", hint=f"most often: {common}")]
-    message = f"no instance of `{sub.syntax.name}` was found, so its sides were not compared"
-    return [Diagnostic("W0009", message, sub.syntax.span, severity="warning", hint=f"most often: {common}")]
+    message = f"no instance of `{sub.short}` was found, so its sides were not compared"
+    return [Diagnostic("W0009", message, sub.span, severity="warning", hint=f"most often: {common}")]
 
 
 def _inside(finding: Diagnostic, sub: SubstitutionDef) -> bool:
     """Return whether a finding is about the text of a rule itself."""
-    span, whole = finding.span, sub.syntax.span
-    end = max(statement.span.end for statement in (*sub.syntax.left, *sub.syntax.right))
+    span, whole = finding.span, sub.span
+    end = max(statement.span.end for statement in sub.syntax.statements)
     return span is not None and span.source is whole.source and whole.start <= span.start < end
 
 
@@ -135,7 +135,7 @@ def _vacuous(definition: OperatorDef | SubstitutionDef, empty: Vacuous, wheres: 
     """W0001 at the first guard of a contradiction."""
     first = empty.conditions[0]
     span = next((where.span for where in wheres if any(c is first for c in where.conditions)), first.span)
-    message = f"no sizes and attributes satisfy the guards of `{definition.syntax.name}`: {empty.text}"
+    message = f"no sizes and attributes satisfy the guards of `{definition.short}`: {empty.text}"
     return Diagnostic("W0001", message, span, severity="warning")
 
 
@@ -145,8 +145,8 @@ def _differ(sub: SubstitutionDef, instance: Instance) -> Diagnostic | None:
         if left.type == right.type:
             continue
         shape = left.type.shape != right.type.shape
-        here = _bind(sub.syntax.right, name) or sub.syntax.span
-        there = _bind(sub.syntax.left, name)
+        here = _bind(sub.right, name) or sub.span
+        there = _bind(sub.left, name)
         return Diagnostic(
             "E0312" if shape else "E0314",
             f"the replacement changes the {'shape' if shape else 'element type'} of `{name}`",

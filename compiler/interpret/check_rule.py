@@ -14,7 +14,7 @@ from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.draws import ORDINARY, InstanceDraws, elements, type_in_turn
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
-from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, most_often, term_choices
 from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType
@@ -95,12 +95,11 @@ def check_substitution(
     wrong = differing(rules, sub, rng, adverse) if found else None
     if wrong:
         message = f"the sides of `{sub.name}` differ"
-        finding = Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong))
+        finding = Diagnostic("E0501", message, sub.span, counterexample=str(wrong))
         return differs(wrong.instance, finding)
     if not found:
-        common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"
-        diagnostic = Diagnostic("E0507", message, sub.syntax.span, hint=f"most often: {common}")
+        diagnostic = Diagnostic("E0507", message, sub.span, hint=most_often(reasons))
         return CaseOutcome(sub.name, False, "uninstantiated", (diagnostic,))
     return CaseOutcome(sub.name, True, worst, (), found)
 
@@ -153,7 +152,7 @@ def as_substitution(law: PropertyDef, equation: t.Expr) -> SubstitutionDef:
         t.Bind(("right side",), right, span=span),
     )
     rule = t.Substitution(
-        False, law.syntax.name, law.syntax.params, ("left side",), None, statements, "<=>",
+        False, law.short, law.syntax.params, ("left side",), None, statements, "<=>",
         (t.Bind(("left side",), t.Name("right side", span=span), span=span),), span=span,
     )  # fmt: skip
     return SubstitutionDef(law.name, rule, law.module)
@@ -186,7 +185,7 @@ def compare(
         if left.type != right.type:
             code = "E0314" if left.type.shape == right.type.shape else "E0312"
             message = f"`{name}` is {left.type} on the left of `{sub.name}` and {right.type} on the right"
-            return Diagnostic(code, message, sub.syntax.span, counterexample=str(instance))
+            return Diagnostic(code, message, sub.span, counterexample=str(instance))
     if sub.syntax.partial:
         return _corrected(rules, sub, instance, rng)
     names = tuple(instance.left)
@@ -212,7 +211,7 @@ def compare(
     if verdict is None:
         return "floats"
     message = f"the sides of `{sub.name}` differ"
-    return Diagnostic("E0501", message, sub.syntax.span, counterexample=f"{instance}\n{verdict}")
+    return Diagnostic("E0501", message, sub.span, counterexample=f"{instance}\n{verdict}")
 
 
 @record
@@ -250,19 +249,19 @@ def _corrected(
         left = instance.left[name]
         if own.type != left.type:
             message = f"the correction of `{name}` is {own.type}, and `{name}` is {left.type}"
-            return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
+            return Diagnostic("E0605", message, sub.span, counterexample=str(instance))
     found = wrong_correction(rules, instance, rng)
     if isinstance(found, WrongCorrection):
         message = (
             f"the correction of `{sub.name}` is wrong at `{found.name}`{list(found.place)}, where its sides differ"
         )
-        return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
+        return Diagnostic("E0605", message, sub.span, counterexample=str(instance))
     return "partial" if found else None
 
 
 def own_corrections(sub: SubstitutionDef) -> list[t.Correct]:
     """The corrections that an author wrote."""
-    every = (*sub.syntax.left, *sub.syntax.right)
+    every = sub.syntax.statements
     return [one for one in every if isinstance(one, t.Correct) and isinstance(one.what, t.Bind)]
 
 

@@ -7,7 +7,7 @@ type, an entry of a list. Equations among the guards bind names; a `let` is comp
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -21,7 +21,7 @@ from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, OperatorRef, Thu
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.scopes import build_scope
 from dslc.semantics.types import shape_of, solve
-from dslc.semantics.walk import names_in, nodes
+from dslc.semantics.walk import conditions_in, names_in, nodes
 from dslc.syntax import tree as t
 
 MOST_NAMES = 64  #: names that one expression may ask for
@@ -103,22 +103,17 @@ class RuleText:
     constants: frozenset[str]
 
 
-def guards_in(statements: Iterable[t.Node]) -> tuple[t.Expr, ...]:
-    """The conditions of the `where` among some statements."""
-    return tuple(c for s in statements if isinstance(s, t.Where) for c in s.conditions)
-
-
 @lru_cache(maxsize=256)
 def operator_hints(op: OperatorDef) -> Hints:
     """Ranges that the guards of an operator give its sizes and attributes."""
-    return _find_hints(guards_in(op.syntax.statements))
+    return _find_hints(conditions_in(op.statements))
 
 
 @lru_cache(maxsize=64)
 def rule_text(sub: SubstitutionDef) -> RuleText:
     """The statements of a rule's text that hold for all its instances."""
     syntax = sub.syntax
-    conditions = guards_in(syntax.left)
+    conditions = conditions_in(syntax.left)
     constants = {
         arg.id
         for node in nodes(t.Call, conditions)
@@ -367,7 +362,7 @@ def tensors_in(value: Any) -> Iterator[Value]:
 def partly_bound(op: OperatorDef, args: Sequence[Value], outer: Env) -> Env:
     """An environment with what the types of the arguments alone say about an operator's sizes."""
     env = Env(op.module, outer.rules)
-    for param, arg in zip(op.syntax.params, args, strict=False):
+    for param, arg in zip(op.params, args, strict=False):
         env.bind(param.name, arg)
         if param.type:
             try:
@@ -389,7 +384,7 @@ def entry_count(
         return args[0].type.rank if args else 0
     if not attr.type.dims:
         return None
-    outputs = len(op.syntax.outputs)
+    outputs = len(op.outputs)
     if isinstance(attr.type.dims[0], t.Int) and outputs > 1:
         return None if results is None else max(0, attr.type.dims[0].value + results - outputs)
     try:

@@ -22,7 +22,6 @@ from dslc.interpret.draft import (
     Draft,
     NamePlace,
     entry_count,
-    guards_in,
     operator_hints,
     partly_bound,
     rule_text,
@@ -40,7 +39,7 @@ from dslc.semantics.linear import linear_at
 from dslc.semantics.shape_free import is_pointwise
 from dslc.semantics.types import solve
 from dslc.semantics.values import texts, values
-from dslc.semantics.walk import names_in, nodes
+from dslc.semantics.walk import conditions_in, names_in, nodes, terms_in
 from dslc.syntax import tree as t
 
 DEFAULT = 0.45  #: how often an attribute has its default
@@ -51,6 +50,11 @@ MOST_ELEMENTS = 1 << 22  #: elements of a tensor of an instance: a guard may ask
 
 class Rejected(Exception):
     """This draw fits no instance; the next one may."""
+
+
+def most_often(reasons: Sequence[str]) -> str:
+    """The commonest reason for which no instance was found."""
+    return f"most often: {max(sorted(set(reasons)), key=reasons.count) if reasons else 'no operator fits its terms'}"
 
 
 @record
@@ -306,8 +310,8 @@ def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     """As `partly_bound`, with what guards say of known sizes: attributes are among it (only where no size is unknown)."""
     env = partly_bound(op, args, outer)
     # what a later type says may have been missing in an earlier one
-    types = [((param.type, arg.type),) for param, arg in zip(op.syntax.params, args, strict=False) if param.type]
-    guards = guards_in(op.syntax.statements)
+    types = [((param.type, arg.type),) for param, arg in zip(op.params, args, strict=False) if param.type]
+    guards = conditions_in(op.statements)
     for pairs, conditions in (*((pair, ()) for pair in types), *(((), (guard,)) for guard in guards)):
         with contextlib.suppress(Mismatch, DslcError, Unbound):
             solve(pairs, conditions, env)
@@ -348,7 +352,7 @@ def instantiate(
                 raise Rejected(f"`{condition.span.text}` does not hold")
         side = "right"
         right, inner = draft.right(syntax)
-        corrected, limit = _corrections(draft, (*syntax.left, *syntax.right), inner)
+        corrected, limit = _corrections(draft, syntax.statements, inner)
         for node in nodes_of([*left.values(), *right.values()]):
             for value in node.values:
                 _held(value.type)
@@ -372,7 +376,7 @@ def _linear_uses(
     if not isinstance(condition, t.Call) or condition.function != "linear" or not isinstance(condition.args[0], t.Name):
         return True
     name = condition.args[0].id
-    declared = (s for part in syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if s.name == name)
+    declared = (s for s in terms_in(syntax.left) if s.name == name)
     count = next((len(s.params) for s in declared), 0)
     uses = [n for n in nodes_of(left.values()) if isinstance(n, Call) and name in terms and n.op == terms[name].name]
     return all(linear_at(rules, n, count) for n in uses)
@@ -395,15 +399,14 @@ def _corrections(draft: _Random, statements: tuple[t.GraphStatement, ...], env: 
 
 def term_options(rules: Rules, sub: SubstitutionDef) -> dict[str, list[OperatorDef]]:
     """For each term of a rule the operators that have as many tensors and are what the guards want."""
-    signatures = [s for stmt in sub.syntax.left if isinstance(stmt, t.TermDecl) for s in stmt.signatures]
     options: dict[str, list[OperatorDef]] = {}
-    for signature in signatures:
+    for signature in terms_in(sub.left):
         wanted = {c.function for c in _conditions(sub) if _names(c) == [signature.name]}
         options[signature.name] = [
             op
             for op in rules.operators.values()
-            if len(op.syntax.params) == len(signature.params)
-            and len(op.syntax.outputs) == 1
+            if len(op.params) == len(signature.params)
+            and len(op.outputs) == 1
             and ("pointwise" not in wanted or is_pointwise(op, rules))
             and ("linear" not in wanted or _may_be_linear(rules, op))
         ]
@@ -442,7 +445,7 @@ def _tells(op: OperatorDef, linear: bool) -> bool:
     """Return whether an operator has attributes, which a rule may mix up, or (`linear`) computes more than it moves."""
     if not linear:
         return bool(op.attrs)
-    return not all(_moves(s.value) for s in op.syntax.statements if isinstance(s, t.Equation))
+    return not all(_moves(s.value) for s in op.statements if isinstance(s, t.Equation))
 
 
 def _moves(value: t.Expr) -> bool:
@@ -454,7 +457,7 @@ def _moves(value: t.Expr) -> bool:
 
 def _conditions(sub: SubstitutionDef) -> list[t.Call]:
     """The guards that are calls."""
-    return [c for c in guards_in(sub.syntax.left) if isinstance(c, t.Call)]
+    return [c for c in conditions_in(sub.left) if isinstance(c, t.Call)]
 
 
 def _names(call: t.Call) -> list[str]:

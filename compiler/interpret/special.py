@@ -86,9 +86,7 @@ def changed_by(rules: Rules, sub: SubstitutionDef, before: Graph, after: Graph) 
 def finding(sub: SubstitutionDef, example: str) -> Diagnostic:
     """E0508 with the inputs that show it."""
     message = f"`{sub.name}` changes infinities, NaN, the sign of zero or what overflows, and does not say so"
-    return Diagnostic(
-        "E0508", message, sub.syntax.span, counterexample=example, hint="say `verify numerics = nonfinite`"
-    )
+    return Diagnostic("E0508", message, sub.span, counterexample=example, hint="say `verify numerics = nonfinite`")
 
 
 def change(pair: PairOfLists, rng: np.random.Generator) -> str | None:

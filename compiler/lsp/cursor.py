@@ -31,8 +31,7 @@ class Cursor:
         brackets = [token.kind for token in self.tokens if token.start >= chunk.start]
         if chunk.word in ITEM_WORDS and brackets.count("open") > brackets.count("close"):
             self.word = "substitution" if chunk.word == "partial" else chunk.word
-        found = item_at(view, offset)
-        self.item = found[2] if found is not None else None
+        self.item = item_at(view, offset)
 
     @property
     def in_text(self) -> bool:

@@ -71,11 +71,10 @@ def declared_in(item: t.Item) -> Declared:
     """Collect the names that an item declares."""
     kind = _KINDS[type(item)]
     name = item.op if isinstance(item, t.OnnxDef) else item.name
-    operator = item if isinstance(item, t.Operator) else None
-    attributes = (
-        frozenset(s.name for s in operator.statements if isinstance(s, t.Attr)) if operator else frozenset[str]()
-    )
-    outputs = frozenset(one.name for one in operator.outputs) if operator else frozenset[str]()
+    attributes = outputs = frozenset[str]()
+    if isinstance(item, t.Operator):
+        attributes = frozenset(one.name for one in item.statements if isinstance(one, t.Attr))
+        outputs = frozenset(one.name for one in item.outputs)
     names: dict[str, str] = {}
     places: dict[str, t.Node] = {}
     rests: dict[str, str] = {}

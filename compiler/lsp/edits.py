@@ -35,11 +35,8 @@ def formatted(view: DocumentView) -> list[lsp.TextEdit]:
     except DslcError:
         return []
     before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
-    if (
-        "".join(before) != source.text
-        or any("\n" in line[:-1] for line in before)
-        or len(before) > len(source.line_starts)
-    ):
+    # there are more ends of lines than those of editors
+    if len(before) > len(source.line_starts):
         return [lsp.TextEdit(places.range(0, len(source.text)), _ends(view, text))]
     starts = list(accumulate(map(len, before), initial=0))
     return [
@@ -147,10 +144,10 @@ def actions(
         about = [one for one in published if one.code == finding.code and one.range == places.of(span)]
         if finding.fix and finding.fix.span.source.path == view.source.path:
             edit = lsp.TextEdit(places.of(finding.fix.span), _ends(view, finding.fix.text))
-            out.append(_action(view, fix_title(finding), [edit], about, preferred=True))
+            out.append(_action(view, fix_title(finding), edit, about, preferred=True))
         if finding.severity == "warning" and finding.code != "W0016":
             edit = lsp.TextEdit(*_ignoring(view, finding))
-            out.append(_action(view, f"ignore {finding.code} on this line", [edit], about, preferred=False))
+            out.append(_action(view, f"ignore {finding.code} on this line", edit, about, preferred=False))
     return out
 
 
@@ -181,7 +178,7 @@ def _ignoring(view: DocumentView, finding: Diagnostic) -> tuple[lsp.Range, str]:
 
 
 def _action(
-    view: DocumentView, title: str, edits: list[lsp.TextEdit], about: list[lsp.Diagnostic], preferred: bool
+    view: DocumentView, title: str, edit: lsp.TextEdit, about: list[lsp.Diagnostic], preferred: bool
 ) -> lsp.CodeAction:
-    change = lsp.WorkspaceEdit({view.document.uri: edits})
+    change = lsp.WorkspaceEdit({view.document.uri: [edit]})
     return lsp.CodeAction(title, lsp.CodeActionKind.QuickFix, diagnostics=about, is_preferred=preferred, edit=change)

@@ -34,8 +34,7 @@ _words = re.compile(r"[A-Za-z_]\w*").findall
 
 def hints(view: DocumentView, start: int, end: int) -> Iterator[lsp.InlayHint]:
     """The types that are not written in the items between two offsets."""
-    for item in view.pieces.file.items if view.module else ():
-        span = view.pieces.span(item.span)
+    for span, item in view.items if view.module else ():
         if isinstance(item, t.Operator | t.Substitution) and span.start <= end and start <= span.end:
             places: dict[str, int] = {}
             for names in _NAMES.finditer(span.text):

@@ -41,7 +41,7 @@ def hover(view: DocumentView, word: Occurrence) -> str | None:
     if symbol.kind in {"rule", "function"}:
         return _definition(view.rules, symbol)
     if symbol.kind == "module":
-        module = next((one for one in view.rules.modules if one.file.source.path == symbol.path), None)
+        module = next((one for one in view.rules.modules if one.path == symbol.path), None)
         if module is None:
             return None
         own = ", ".join(f"`{name}`" for name, one in module.names.items() if one.module is module)
@@ -60,9 +60,7 @@ def _of_vocabulary(name: str, form: str) -> str | None:
 
 def operator_of(rules: Rules, symbol: Symbol) -> OperatorDef | None:
     """The operator that a symbol is."""
-    found = (
-        op for op in rules.operators.values() if op.short == symbol.name and op.module.file.source.path == symbol.path
-    )
+    found = (op for op in rules.operators.values() if op.short == symbol.name and op.module.path == symbol.path)
     return next(found, None)
 
 
@@ -72,7 +70,7 @@ def _code(text: str) -> str:
 
 def of_operator(rules: Rules, op: OperatorDef) -> str:
     """Signature, documentation, equations, and at some small shapes types and costs."""
-    statements = [s for s in op.syntax.statements if not isinstance(s, t.OnnxMap | t.Example | t.Tags | t.Verify)]
+    statements = [s for s in op.statements if not isinstance(s, t.OnnxMap | t.Example | t.Tags | t.Verify)]
     parts = [_code("\n".join([f"operator {op.signature}", *(f"  {s.span.text}" for s in statements)]))]
     parts.append(doc_of(op.syntax))
     facts = facts_of(rules, op)
@@ -84,7 +82,7 @@ def of_operator(rules: Rules, op: OperatorDef) -> str:
                      f"{facts['flops']:,} FLOPs, {facts['bytes']:,} bytes.")  # fmt: skip
     if facts.get("traits"):
         parts.append(f"Traits: {', '.join(facts['traits'])}.")
-    nodes = list(dict.fromkeys(s.op for s in op.syntax.statements if isinstance(s, t.OnnxMap)))
+    nodes = list(dict.fromkeys(s.op for s in op.statements if isinstance(s, t.OnnxMap)))
     if nodes:
         parts.append(f"ONNX: {', '.join(f'`{node}`' for node in nodes)}.")
     return "\n\n".join(filter(None, parts))
@@ -110,7 +108,7 @@ def _attribute(rules: Rules, symbol: Symbol) -> str | None:
 
 def rule_named(rules: Rules, path: str, name: str) -> RuleDef | None:
     """The rule of a file by its own name."""
-    found = (one for _, one in definitions(rules) if one.syntax.name == name and one.module.file.source.path == path)
+    found = (one for _, one in definitions(rules) if one.short == name and one.module.path == path)
     return next((one for one in found if getattr(one, "trait", None) is None), None)
 
 
@@ -132,7 +130,7 @@ def _definition(rules: Rules, symbol: Symbol) -> str | None:
         parts = (_code(show(rule.syntax)), doc_of(rule.syntax), f"Status: {status_text(rules, rule)}.")
         return "\n\n".join(filter(None, parts))
     for module in rules.modules:
-        if module.file.source.path == symbol.path:
+        if module.path == symbol.path:
             for item in module.file.items:
                 if getattr(item, "name", None) == symbol.name:
                     return _code(item.span.text)
@@ -155,10 +153,10 @@ def of_onnx(rules: Rules, name: str) -> str | None:
 
 def _local(view: DocumentView, word: Occurrence, symbol: Symbol) -> str | None:
     """The declaration of a name inside an item."""
-    found = item_at(view, word.start)
-    if found is None:
+    item = item_at(view, word.start)
+    if item is None:
         return None
-    item, known = found[2], declared_in(found[2])
+    known = declared_in(item)
     if known.locals.get(symbol.name, "type") != "type":
         node = known.nodes[symbol.name]
         return _code(node.span.text) + ("\n\nAn iterator." if isinstance(node, t.Binder) else "")

@@ -82,12 +82,11 @@ def rule_of(rules: Rules, module: Module, name: str) -> t.Node | None:
     return None
 
 
-def definition(found: object, name: str) -> Symbol | None:
+def definition(found: object) -> Symbol | None:
     """The symbol of an operator or function."""
-    if isinstance(found, OperatorDef | FunctionDef):
-        kind: Kind = "operator" if isinstance(found, OperatorDef) else "function"
-        return Symbol(kind, found.syntax.name, found.module.file.source.path)
-    return None
+    if not isinstance(found, OperatorDef | FunctionDef):
+        return None
+    return Symbol("operator" if isinstance(found, OperatorDef) else "function", found.short, found.module.path)
 
 
 #: the symbol of a word, and its colour
@@ -177,7 +176,7 @@ class _Walk:
             return Symbol("onnx", ".".join(parts)), "onnx"
         if before.text == "." and self._at(start - 2).text == ")":
             owner = self.closed
-            return (Symbol("output", name, owner.module.file.source.path, owner.short) if owner else None), "property"
+            return (Symbol("output", name, owner.module.path, owner.short) if owner else None), "property"
         if len(parts) > 1:
             return self._of_dotted(parts, inside)
         if statement == "verify" and name != "verify":
@@ -190,7 +189,7 @@ class _Walk:
             operator = self.stack[-1][1]
             if not operator or all(attr.name != name for attr in operator.attrs):
                 return None, "property"
-            return Symbol("attribute", name, operator.module.file.source.path, operator.short), "property"
+            return Symbol("attribute", name, operator.module.path, operator.short), "property"
         if name in inside.attributes:
             return Symbol("attribute", name, path, inside.name), "property"
         if name in inside.outputs and inside.kind == "operator":
@@ -201,10 +200,10 @@ class _Walk:
             return None, "keyword"
         module = self.text.module
         found = module.lookup(name) if module else None
-        if symbol := definition(found, name):
+        if symbol := definition(found):
             return symbol, symbol.kind
         if module and name in module.aliases and after.text == ".":
-            return Symbol("module", name, module.aliases[name].file.source.path), "module"
+            return Symbol("module", name, module.aliases[name].path), "module"
         if (name in BUILTIN or (inside.kind == "test" and name in GENERATORS)) and after.text == "(":
             return None, "builtin"
         if name in DTYPE_NAMES | CONSTANTS | ATTRIBUTE_TYPES:
@@ -225,9 +224,9 @@ class _Walk:
         if owner is not None and module is not None:
             found = module.lookup(owner)
             if isinstance(found, OperatorDef) and any(attr.name == parts[1] for attr in found.attrs):
-                return Symbol("attribute", parts[1], found.module.file.source.path, found.short), "property"
+                return Symbol("attribute", parts[1], found.module.path, found.short), "property"
         if module is not None and (found := module.lookup(".".join(parts))) is not None:
-            return definition(found, parts[-1]), "operator"
+            return definition(found), "operator"
         return None, "property"
 
     def _named(self, name: str, index: int) -> Symbol | None:
@@ -240,13 +239,12 @@ class _Walk:
                 return Symbol(declared_in(item).kind, name, self.text.source.path)  # type: ignore[arg-type]
         if not module or not rules:
             return None
-        if found := definition(module.lookup(whole), name):
+        if found := definition(module.lookup(whole)):
             return found
         syntax = rule_of(rules, module, whole)
         if syntax:
             return Symbol("rule", name, syntax.span.source.path)
-        operator = rules.operators.get(whole) or rules.operators.get(f"{module.library}.{whole}")
-        return definition(operator, name)
+        return definition(rules.operators.get(whole) or rules.operators.get(f"{module.library}.{whole}"))
 
     def _outside(self, index: int, token: Token, statement: str) -> _Meaning:
         """A word of the header, or of an item that cannot be read."""
@@ -265,7 +263,7 @@ class _Walk:
             return None, "module"
         if statement in {"import", "export"}:
             return self._named(name, index), "operator"
-        found = definition(module.lookup(".".join(parts)), name) if module else None
+        found = definition(module.lookup(".".join(parts))) if module else None
         return found, "operator" if found else "variable"
 
     def _imported(self, name: str, relative: bool) -> Symbol | None:
@@ -274,7 +272,7 @@ class _Walk:
             if item.module.split(".")[-1] == name and item.relative == relative:
                 for one in rules.modules if rules else ():
                     if one.name.rsplit(".", 1)[-1] == name or one.library == item.module:
-                        return Symbol("module", name, one.file.source.path)
+                        return Symbol("module", name, one.path)
         return None
 
 
@@ -319,7 +317,7 @@ def everywhere(session: EditorSession, symbol: Symbol) -> Iterator[tuple[Module,
     seen: set[tuple[str, int]] = set()
     for rules in session.world():
         for module in rules.modules:
-            path = module.file.source.path
+            path = module.path
             if symbol.name not in module.file.source.text:
                 continue
             for one in of_module(session, module, rules):
@@ -328,13 +326,9 @@ def everywhere(session: EditorSession, symbol: Symbol) -> Iterator[tuple[Module,
                     yield module, one
 
 
-def item_at(view: DocumentView, offset: int) -> tuple[int, int, t.Item] | None:
-    """The item that an offset is in, with its place in the text."""
-    for item in view.pieces.file.items:
-        span = view.pieces.span(item.span)
-        if span.start <= offset <= span.end:
-            return span.start, span.end, item
-    return None
+def item_at(view: DocumentView, offset: int) -> t.Item | None:
+    """The item that an offset is in."""
+    return next((item for span, item in view.items if span.start <= offset <= span.end), None)
 
 
 def named_at(text: str, start: int, end: int, name: str) -> tuple[int, int]:

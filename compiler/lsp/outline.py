@@ -34,8 +34,7 @@ _FORMS = {
 def symbols(view: DocumentView) -> list[lsp.DocumentSymbol]:
     """The items of a document, with their attributes and outputs."""
     out, places = [], view.places
-    for item in view.pieces.file.items:
-        span = view.pieces.span(item.span)
+    for span, item in view.items:
         name = item.op if isinstance(item, t.OnnxDef) else item.name
         inner = []
         for one in item.statements if isinstance(item, t.Operator) else ():
@@ -67,10 +66,9 @@ def tokens(words: Sequence[Occurrence], places: EditorPlaces) -> list[int]:
 def lenses(view: DocumentView) -> Iterator[lsp.CodeLens]:
     """Above each rule its status, its tests and its proof; above an operator its tests."""
     path, uri, rules = str(view.document.path), view.document.uri, view.rules
-    for item in view.pieces.file.items:
+    for span, item in view.items:
         if not isinstance(item, t.Operator | t.Substitution | t.Property):
             continue
-        span = view.pieces.span(item.span)
         at = view.places.range(*named_at(view.source.text, span.start, span.end, item.name))
         proved = isinstance(item, t.Substitution | t.Property)
         texts = [("run tests", "dslc.test"), *([("verify", "dslc.verify")] if proved else [])]

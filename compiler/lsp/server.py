@@ -103,8 +103,7 @@ class Server(LanguageServer):
     def _diagnostic(self, one: Diagnostic) -> lsp.Diagnostic:
         start = lsp.Position(0, 0)
         place = self.session.places(one.span.source).of(one.span) if one.span else lsp.Range(start, start)
-        said = [one.message, *([one.label] if one.label else []), *([one.counterexample] if one.counterexample else [])]
-        said += [f"help: {one.hint}"] if one.hint else []
+        said = filter(None, (one.message, one.label, one.counterexample, one.hint and f"help: {one.hint}"))
         related = [
             lsp.DiagnosticRelatedInformation(self.session.location(label.span), label.message)
             for label in one.secondary

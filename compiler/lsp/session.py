@@ -16,6 +16,7 @@ from dslc.lsp.texts import EditorPlaces, EditorText
 from dslc.semantics.definitions import Module
 from dslc.semantics.installed import libraries
 from dslc.semantics.library import Rules, load_many
+from dslc.syntax import tree as t
 from dslc.syntax.pieces import Pieces
 
 FILES = 2000  #: rule files of the folders that an editor has open which are looked through for a name
@@ -58,6 +59,11 @@ class DocumentView:
     @property
     def source(self) -> SourceText:
         return self.pieces.file.source
+
+    @property
+    def items(self) -> Iterator[tuple[Span, t.Item]]:
+        """The items that can be read, with their places in the text."""
+        return ((self.pieces.span(item.span), item) for item in self.pieces.file.items)
 
     @property
     def places(self) -> EditorPlaces:
@@ -128,7 +134,7 @@ class EditorSession:
     def module_of(rules: Rules | None, path: Path) -> Module | None:
         """The module that a file is."""
         modules = rules.modules if rules else ()
-        return next((one for one in modules if Path(one.file.source.path) == path), None)
+        return next((one for one in modules if Path(one.path) == path), None)
 
     def world(self) -> tuple[Rules, ...]:
         """The rules of all files in the editor's folders and of all installed libraries, as far as they can be loaded."""
@@ -136,7 +142,7 @@ class EditorSession:
         if self._world is not None and self._world[0] == stamp:
             return self._world[1]
         found = [rules for name in libraries() if (rules := self._load([name]))]
-        known = {Path(module.file.source.path) for rules in found for module in rules.modules}
+        known = {Path(module.path) for rules in found for module in rules.modules}
         own = [path for path in dict.fromkeys([*self.documents, *self._own_files()]) if path not in known]
         together = self._load(own) if own else None
         several = [together] if together else map(self._load, ([path] for path in own))

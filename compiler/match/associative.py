@@ -15,7 +15,7 @@ from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.nary import in_pairs, lists_parts, nested_in
 from dslc.semantics.types import solve
-from dslc.syntax import tree as t
+from dslc.semantics.walk import conditions_in
 
 MOST_OPERANDS = 8  #: operands of a chain
 MOST_VARIANTS = 16  #: ways in which it is taken apart
@@ -136,8 +136,7 @@ def _attributes(rules: Rules, node: Call, results: Sequence[Value]) -> dict[str,
             env.bind(name, value)
     pairs = [(p.type, value.type) for p, value in zip(syntax.params, node.args, strict=True) if p.type]
     pairs += [(p.type, value.type) for p, value in zip(syntax.outputs, results, strict=True) if p.type]
-    conditions = [c for s in syntax.statements if isinstance(s, t.Where) for c in s.conditions]
-    solve(pairs, conditions, env)
+    solve(pairs, conditions_in(syntax.statements), env)
     return {name: env.get(name) for name, _ in node.attrs}
 
 

@@ -19,7 +19,7 @@ from dslc.match.types import quick_type
 from dslc.semantics.composites import with_modes_chosen
 from dslc.semantics.definitions import LoweringDef, SubstitutionDef
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import conditions_in, constants_in
+from dslc.semantics.walk import conditions_in, named_by, terms_in
 from dslc.syntax import tree as t
 
 
@@ -133,7 +133,7 @@ def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> Compil
         functions=functions,
         ordered=ordered,
         fixed=fixed,
-        constants=constants_in(conditions) & side.variables,
+        constants=named_by("constant", conditions) & side.variables,
     )
     _check_closed(compiled)
     return compiled
@@ -142,7 +142,7 @@ def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> Compil
 def _guards(statements: tuple[t.GraphStatement, ...]) -> tuple[tuple[t.Expr, ...], tuple[TermGuard, ...]]:
     conditions: list[t.Expr] = []
     guards: list[TermGuard] = []
-    terms = {sig.name for s in statements if isinstance(s, t.TermDecl) for sig in s.signatures}
+    terms = {sig.name for sig in terms_in(statements)}
     for condition in conditions_in(statements):
         match condition:
             case t.Call("pointwise" | "linear" as predicate, (t.Name(name),)) if name in terms:

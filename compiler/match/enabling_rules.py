@@ -81,6 +81,6 @@ def _made(rule: CompiledRule) -> set[str]:
         if isinstance(op, OperatorDef) and op.name not in found:
             found.add(op.name)
             # what an operator spells out stands in the graph as that
-            bodies = [s.value for s in op.syntax.statements if isinstance(s, t.Equation) and s.target.places is None]
+            bodies = [s.value for s in op.statements if isinstance(s, t.Equation) and s.target.places is None]
             stack += [(op.module, below) for below in t.walk(tuple(bodies))]
     return found

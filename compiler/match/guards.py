@@ -205,7 +205,7 @@ def _frame_env(frame: Frame, rule: CompiledRule, env: Env) -> Env:
     if frame.operator:
         op = frame.operator
         given = {name: evaluate(argument, caller) for name, argument in frame.arguments.items()}
-        tensors = [given[param.name] for param in op.syntax.params]
+        tensors = [given[param.name] for param in op.params]
         return operator_env(rule.rules, op, tensors, {attr.name: given[attr.name] for attr in op.attrs})
     inner = Env(frame.module, rule.rules)
     for name, argument in frame.arguments.items():

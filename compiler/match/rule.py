@@ -96,7 +96,7 @@ class CompiledRule:
 
     @property
     def span(self) -> Span:
-        return self.definition.syntax.span
+        return self.definition.span
 
     @property
     def partial(self) -> bool:

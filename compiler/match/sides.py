@@ -33,7 +33,7 @@ from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.nary import takes_many
-from dslc.semantics.walk import pack_name
+from dslc.semantics.walk import pack_name, terms_in
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import (
     CONSTANTS,
@@ -76,7 +76,7 @@ class SideCompiler:
         self._functions = functions
         self._statements = statements
         self._params = {p.name for p in definition.syntax.params}
-        self._terms = {sig.name for s in statements if isinstance(s, t.TermDecl) for sig in s.signatures}
+        self._terms = {sig.name for sig in terms_in(statements)}
         self._binds = {name: s for s in statements if isinstance(s, t.Bind) for name in s.names}
         self._lets = {s.target.name: s for s in statements if isinstance(s, t.Let) and s.target.places is None}
         self._sites: list[Site] = []
@@ -229,7 +229,7 @@ class SideCompiler:
         if isinstance(body, str):
             raise Unusable(body, expr.span)
         self._spelled.append(body)
-        names = [output.name for output in op.syntax.outputs]
+        names = [output.name for output in op.outputs]
         found = self._one_of(*body.lets[names[0]], body)
         if len(names) > 1:
             values = {body.lets[name][0] for name in names}
@@ -328,7 +328,7 @@ class SideCompiler:
         self, operator: OperatorDef, keywords: list[t.Keyword], args: list[Pattern], frame: Frame
     ) -> list[t.Keyword]:
         """Tensors that are passed by name move to their positions."""
-        params = [p.name for p in operator.syntax.params]
+        params = [p.name for p in operator.params]
         rest: list[t.Keyword] = []
         for keyword in keywords:
             if keyword.name in params and params.index(keyword.name) == len(args):
@@ -339,7 +339,7 @@ class SideCompiler:
 
     def _defaults(self, operator: OperatorDef, expr: t.Call, args: list[Pattern], associative: bool) -> None:
         """A tensor with a default that is not named must have it."""
-        params = operator.syntax.params
+        params = operator.params
         if len(args) > len(params) and not associative and not any(p.star for p in params):
             raise Unusable(f"`{operator.short}` takes {len(params)} tensors, not {len(args)}", expr.span)
         for param in params[len(args) :]:
@@ -421,7 +421,7 @@ def _counted_from_end(literal: Any) -> bool:
 
 def inside(op: OperatorDef, expr: t.Call, caller: Frame) -> Frame | str:
     """The frame of an abbreviating operator's statements for one call, or why the call is no pattern."""
-    params = op.syntax.params
+    params = op.params
     if len(expr.args) > len(params) or expr.rest is not None or any(isinstance(arg, t.Pack) for arg in expr.args):
         return f"`{op.short}` is spelled out, which takes {len(params)} tensors and every attribute by its name"
     arguments: dict[str, t.Expr] = {p.name: p.default for p in params if p.default}

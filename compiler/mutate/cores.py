@@ -123,13 +123,13 @@ def operators(rules: Rules) -> tuple[OperatorDef, ...]:
     """Candidates for a mutant: operators of one result that ONNX has a node for; linearity is asked of instances."""
     return tuple(
         op for op in rules.operators.values()
-        if op.syntax.params and len(op.syntax.outputs) == 1 and any(isinstance(one, t.OnnxMap) for one in op.syntax.statements)
+        if op.params and len(op.outputs) == 1 and any(isinstance(one, t.OnnxMap) for one in op.statements)
     )  # fmt: skip
 
 
 def arity(op: OperatorDef) -> int:
     """The tensors that an operator needs: those with a default are left out."""
-    return sum(param.default is None for param in op.syntax.params)
+    return sum(param.default is None for param in op.params)
 
 
 def choices(op: OperatorDef, numbers: CoreNumbers, most: int = DERIVED_AT_ONCE) -> Iterator[Core]:

@@ -53,7 +53,7 @@ def compiled(rules: Rules, definitions: Iterable[SubstitutionDef]) -> tuple[Part
         syntax = definition.syntax
         if not syntax.partial:
             continue
-        corrections = [one for one in (*syntax.left, *syntax.right) if isinstance(one, t.Correct)]
+        corrections = [one for one in syntax.statements if isinstance(one, t.Correct)]
         left, right = (
             tuple(one for one in side if not isinstance(one, t.Correct)) for side in (syntax.left, syntax.right)
         )

@@ -26,6 +26,7 @@ from dslc.semantics.library import Rules
 from dslc.semantics.lists import axes_of, same
 from dslc.semantics.operator_env import operator_env
 from dslc.semantics.types import shape_of, solve
+from dslc.semantics.walk import conditions_in
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES
 
@@ -222,7 +223,7 @@ def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> ValuesByPlace | No
     op = clause.operator
     assert op
     check_unnamed(clause, view)
-    tensors = {param.name: k for k, param in enumerate(op.syntax.params)}
+    tensors = {param.name: k for k, param in enumerate(op.params)}
     declared = {attr.name: attr for attr in op.attrs}
     args: list[Any] = [None] * len(tensors)
     attrs: dict[str, Any] = {}
@@ -324,7 +325,7 @@ def _outputs(clause: OnnxClause, op: OperatorDef | None, values: Values, view: N
     if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:
         return values if len(values) == count else None
     if clause.outputs is not None and op is not None:
-        names = [output.name for output in op.syntax.outputs]
+        names = [output.name for output in op.outputs]
         given = tuple(None if o.name == "_" else values[names.index(o.name)] for o in clause.outputs)
     else:
         given = values
@@ -362,7 +363,7 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> ValuesByPl
         elif isinstance(statement, t.LetMany):
             for k, name in enumerate(statement.names):
                 env.bind(name, Thunk(lambda e=statement.value, k=k: evaluate(e, env)[k]))  # type: ignore[misc]
-    solve(pairs, [c for s in clause.statements if isinstance(s, t.Where) for c in s.conditions], env)
+    solve(pairs, conditions_in(clause.statements), env)
     _agree(later, env)
     result = evaluate(clause.value, env)
     values = result if isinstance(result, tuple) else (result,)

@@ -214,7 +214,7 @@ def _write(
     assert op
     op_type, domain = split_op(clause.op)
     schema = schema_of(op_type, domain, opset) if not domain else None
-    params = {param.name: k for k, param in enumerate(op.syntax.params)}
+    params = {param.name: k for k, param in enumerate(op.params)}
     variadic = any(isinstance(p, t.Param) and p.star for p in clause.inputs)
     if len(node.args) != len(params) and not variadic:
         raise NotWritable
@@ -289,7 +289,7 @@ def _lists(clause: OnnxClause, own: Mapping[str, Any], env: Env | None) -> dict[
 
 def _environment(rules: Rules, op: OperatorDef, node: Call) -> Env | None:
     """The environment of the operator's names; None where it is applied to more tensors, or gives more, than it declares."""
-    if len(node.args) != len(op.syntax.params) or len(node.types) != len(op.syntax.outputs):
+    if len(node.args) != len(op.params) or len(node.types) != len(op.outputs):
         return None
     return operator_env(rules, op, node.args, dict(node.attrs))
 
@@ -303,13 +303,13 @@ def _needed(env: Env | None) -> Env:
 def _outputs(clause: OnnxClause, op: OperatorDef, node: Call) -> ValuesByPlace:
     if clause.outputs is None or (len(clause.outputs) == 1 and clause.outputs[0].star):
         return node.values
-    names = [output.name for output in op.syntax.outputs]
+    names = [output.name for output in op.outputs]
     return tuple(None if o.name == "_" else node.values[names.index(o.name)] for o in clause.outputs)
 
 
 def _is_default(rules: Rules, op: OperatorDef, index: int, value: Value) -> bool:
     """Return whether an argument is the number that the parameter has when it is left out."""
-    default = declared_default(rules, op, op.syntax.params[index])
+    default = declared_default(rules, op, op.params[index])
     number = None if default is None else number_of(value)
     return number is not None and not isinstance(number, bool) and bool(number == default)
 

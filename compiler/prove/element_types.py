@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, permutations, product
 
 from dslc.errors import DslcError
-from dslc.interpret.draft import guards_in, rule_text
+from dslc.interpret.draft import rule_text
 from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of, holds
 from dslc.prove.verdict import Types
 from dslc.records import record
@@ -14,7 +14,7 @@ from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Substit
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules, rules_cache
-from dslc.semantics.walk import nodes
+from dslc.semantics.walk import conditions_in, nodes
 from dslc.syntax import tree as t
 
 MOST = 600  #: combinations that are looked at; a rule is used only for those that were
@@ -160,7 +160,7 @@ def _meaning(syntax: object) -> Iterator[t.Node]:
         # an attribute that only says of which type an output is changes nothing else
         yield from t.walk(tuple(s for s in kept if not (isinstance(s, t.Attr) and s.type.name == "dtype")))
     elif isinstance(syntax, t.Substitution):
-        statements = (*syntax.left, *syntax.right)
+        statements = syntax.statements
         yield from t.walk(tuple(s for s in statements if not isinstance(s, t.Where | t.Tags | t.Verify)))
     elif isinstance(syntax, t.Function):
         yield from t.walk(syntax.body)
@@ -186,8 +186,8 @@ def admits(
         if found is not None:
             known[param.name] = found
     try:
-        _check(rules, sub.module, guards_in(syntax.left), known)
-        _statements(_Place(rules, sub.module, types, terms or {}), (*syntax.left, *syntax.right), known)
+        _check(rules, sub.module, conditions_in(syntax.left), known)
+        _statements(_Place(rules, sub.module, types, terms or {}), syntax.statements, known)
     except _Refused:
         return False
     return True
@@ -246,7 +246,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
         return [_results(place, branch, known) for branch in (expr.then, expr.otherwise)][-1]
     if isinstance(expr, t.Field) and isinstance(expr.call, t.Call):
         op = place.operator(expr.call.function)
-        outputs = [out.name for out in op.syntax.outputs] if op else []
+        outputs = [out.name for out in op.outputs] if op else []
         results = dict(zip(outputs, _results(place, expr.call, known), strict=False))
         return (results.get(expr.name),)
     if not isinstance(expr, t.Call):
@@ -260,11 +260,11 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
     if any(isinstance(arg, t.Pack) for arg in expr.args):
         args = []
     inner = _bound(place, op, expr, args, known)
-    _check(place.rules, op.module, guards_in(op.syntax.statements), inner)
-    _statements(_Place(place.rules, op.module, {}, {}, place.depth + 1), op.syntax.statements, inner)
+    _check(place.rules, op.module, conditions_in(op.statements), inner)
+    _statements(_Place(place.rules, op.module, {}, {}, place.depth + 1), op.statements, inner)
     return tuple(
         (DTYPES.get(out.type.name) or inner.get(out.type.name)) if out.type is not None else inner.get(out.name)
-        for out in op.syntax.outputs
+        for out in op.outputs
     )
 
 
@@ -273,7 +273,7 @@ def _bound(
 ) -> dict[str, DType]:
     """The types that the names in an operator stand for. Raises _Refused where its declared types do not fit."""
     inner: dict[str, DType] = {}
-    for param, dtype in zip(op.syntax.params, args, strict=False):
+    for param, dtype in zip(op.params, args, strict=False):
         if param.type is None or dtype is None:
             continue
         if (DTYPES.get(param.type.name) or inner.setdefault(param.type.name, dtype)) is not dtype:

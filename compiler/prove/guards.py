@@ -26,7 +26,6 @@ import numpy as np
 
 from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span
 from dslc.interpret.check_rule import compare
-from dslc.interpret.draft import guards_in
 from dslc.interpret.draws import SIGNED
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, term_choices
 from dslc.prove.instances.batches import packs_of
@@ -36,7 +35,7 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import names_in
+from dslc.semantics.walk import conditions_in, names_in
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
@@ -150,9 +149,9 @@ def guard_diagnostics(sub: SubstitutionDef, guards: Sequence[Guard]) -> tuple[Di
     how = "it is proved" if shown else "no counterexample is known"
     scope = f" ({shown.scope})" if shown and shown.scope else ""
     also = f"; or `where {'`, `where '.join(each.text for each in others)}`" if others else ""
-    span = sub.syntax.span
+    span = sub.span
     # a guard is inserted before the arrow
-    start = max((s.span.end for s in sub.syntax.left), default=span.start)
+    start = max((s.span.end for s in sub.left), default=span.start)
     at = span.source.text.find(sub.syntax.arrow, start, span.end)
     fix = Fix(Span(span.source, at, at), f"where {best.text}\n  ") if at >= 0 else None
     hint = f"with `where {best.text}` {how}{scope}{also}"
@@ -161,8 +160,8 @@ def guard_diagnostics(sub: SubstitutionDef, guards: Sequence[Guard]) -> tuple[Di
 
 def guarded(sub: SubstitutionDef, conditions: Sequence[str]) -> SubstitutionDef:
     """The rule with more guards."""
-    where = t.Where(tuple(map(_parsed, conditions)), span=sub.syntax.span)
-    return replace(sub, syntax=replace(sub.syntax, left=(*sub.syntax.left, where)))
+    where = t.Where(tuple(map(_parsed, conditions)), span=sub.span)
+    return replace(sub, syntax=replace(sub.syntax, left=(*sub.left, where)))
 
 
 # ---- examples ---------------------------------------------------------------------------------------------------
@@ -288,7 +287,7 @@ def _parsed(text: str) -> t.Expr:
     """A condition as syntax."""
     rule = f"dslc 1\nsubstitution guard(X: T[]) -> Y {{\n  Y = X\n  where {text}\n  =>\n  Y = X\n}}\n"
     (item,) = (item for item in parse(SourceText("guard", rule)).items if isinstance(item, t.Substitution))
-    return guards_in(item.left)[0]
+    return conditions_in(item.left)[0]
 
 
 # ---- the vocabulary ---------------------------------------------------------------------------------------------
@@ -361,7 +360,7 @@ def _names(sub: SubstitutionDef, samples: Sequence[Mapping[str, Any]]) -> _Names
         if kind == "list" and sorted(part) != list(range(len(part))):
             unordered.add(full)
     packs = packs_of(sub)
-    sizes = names_in(sub.syntax.params)
+    sizes = names_in(sub.params)
     found: dict[str, list[str]] = defaultdict(list)
     for name, kind in kinds.items():
         special = {"int": "size" if name in sizes else "int", "list": "pack" if name in packs else "list"}

@@ -6,17 +6,11 @@ import functools
 from collections.abc import Mapping
 
 from dslc.errors import SourceText
-from dslc.interpret.draft import guards_in
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef, UnknownFunction
 from dslc.semantics.env import with_attributes
-from dslc.semantics.walk import nodes
+from dslc.semantics.walk import conditions_in, named_by, nodes, terms_in
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
-
-
-def signatures(sub: SubstitutionDef) -> tuple[t.Signature, ...]:
-    """The terms that a rule declares."""
-    return tuple(s for part in sub.syntax.left if isinstance(part, t.TermDecl) for s in part.signatures)
 
 
 def unknown_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef] | None:
@@ -25,15 +19,8 @@ def unknown_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef] | None:
     The function stands for every pointwise operator without attributes of its own; with those that `**a` hands on it is another one
     (`with_attributes`). Where an operator gives another element type, its values are still a function of the elements.
     """
-    conditions = guards_in(sub.syntax.left)
-    named = {
-        arg.id
-        for c in conditions
-        if isinstance(c, t.Call) and c.function == "pointwise"
-        for arg in c.args
-        if isinstance(arg, t.Name)
-    }
-    found = signatures(sub)
+    named = named_by("pointwise", conditions_in(sub.left))
+    found = terms_in(sub.left)
     if any(signature.name not in named for signature in found):
         return None
     return {signature.name: unknown_operator(signature.name, len(signature.params)) for signature in found}
@@ -42,7 +29,7 @@ def unknown_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef] | None:
 def term_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef]:
     """The operators of `unknown_operators`, and of each of them with each set of attributes that the rule names, by qualified name."""
     sets = {node.rest for node in nodes(t.Call, sub.syntax) if node.rest is not None}
-    found = signatures(sub) if unknown_operators(sub) is not None else ()
+    found = terms_in(sub.left) if unknown_operators(sub) is not None else ()
     made = [unknown_operator(s.name, len(s.params), name) for s in found for name in ("", *sorted(sets))]
     return {op.name: op for op in made}
 

@@ -83,12 +83,10 @@ def _infer(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[
     env = operator_env(rules, op, args, attrs)
     try:
         complete = tuple((attr.name, outward(attr, env.get(attr.name))) for attr in op.attrs)
-        types = tuple(_output_type(output, env) for output in op.syntax.outputs)
+        types = tuple(_output_type(output, env) for output in op.outputs)
         _sizes_exist(types, env)
-        given = [isinstance(arg, Value) for arg in args] + [False] * (len(op.syntax.params) - len(args))
-        defaults = [
-            None if known else env.get(param.name) for known, param in zip(given, op.syntax.params, strict=True)
-        ]
+        given = [isinstance(arg, Value) for arg in args] + [False] * (len(op.params) - len(args))
+        defaults = [None if known else env.get(param.name) for known, param in zip(given, op.params, strict=True)]
     except Unbound as unknown:
         raise unbound(unknown) from None
     return complete, types, tuple(defaults)
@@ -188,7 +186,7 @@ def operator_call(op: OperatorDef, expr: t.Call, env: Env, given: tuple[Any, ...
         raise problem.again(expr.span, within=op.short, hint=f"it is declared as `{op.signature}`") from None
     if len(values) == 1:
         return values[0]
-    names = tuple(output.name for output in op.syntax.outputs)
+    names = tuple(output.name for output in op.outputs)
     return Outputs(values, names if len(names) == len(values) else tuple(f"_{k}" for k in range(len(values))))
 
 
@@ -203,7 +201,7 @@ def _attribute_value(value: Any) -> Any:
 
 def _number_type(op: OperatorDef, position: int, given: Sequence[Any], dtype: DType) -> DType:
     """The element type of an unknown number as an operand: as for a known one, that of the operand declared to have the same."""
-    params = op.syntax.params
+    params = op.params
     names = [param.type.name if param.type else "" for param in params]
     own = names[min(position, len(params) - 1)]
     if own in DTYPES:

@@ -50,7 +50,7 @@ class Infeasible(Exception):
 
 def conditions_of(op: OperatorDef) -> tuple[t.Expr, ...]:
     """The guards of an operator."""
-    return conditions_in(op.syntax.statements)
+    return conditions_in(op.statements)
 
 
 def rank_choices(op: OperatorDef) -> list[dict[str, int]]:
@@ -86,14 +86,14 @@ def assumed(rules: Rules, op: OperatorDef, ranks: dict[str, int], level: str) ->
 
 def size_names(op: OperatorDef) -> tuple[list[str], list[str]]:
     """The names of the packs, and of the single sizes, that the parameters' types bind."""
-    dims = tuple(dims_of(param.type) for param in op.syntax.params)
+    dims = tuple(dims_of(param.type) for param in op.params)
     packs = dict.fromkeys(name for node in nodes(t.Pack, dims) if (name := pack_name(node)) is not None)
     names = dict.fromkeys(node.id for node in nodes(t.Name, dims) if node.id not in packs)
     return list(packs), list(names)
 
 
 def _broadcast_packs(op: OperatorDef) -> set[str]:
-    calls = nodes(t.Call, (op.syntax.params, op.syntax.outputs, op.syntax.statements))
+    calls = nodes(t.Call, (op.params, op.outputs, op.statements))
     return {arg.id for call in calls if call.function == "broadcast" for arg in call.args if isinstance(arg, t.Name)}
 
 
@@ -141,7 +141,7 @@ def _assignment(
 def _attribute_choices(rules: Rules, op: OperatorDef, sizes: dict[str, Any], level: str) -> Iterator[Env]:
     for dtypes in dtype_choices(rules, op)[:1]:
         known = _solved(rules, op, {**sizes, **dtypes})
-        first = op.syntax.params[0].type if op.syntax.params else None
+        first = op.params[0].type if op.params else None
         rank = len(shape_of(first, known).shape) if first else 0
         open_attrs = [attr for attr in op.attrs if not known.has(attr.name)]
         yield from _with_attributes(op, sizes | dtypes, open_attrs, known, rank, level)
@@ -149,7 +149,7 @@ def _attribute_choices(rules: Rules, op: OperatorDef, sizes: dict[str, Any], lev
 
 def dtype_choices(rules: Rules, op: OperatorDef) -> list[dict[str, DType]]:
     """Element types for the type variables of the parameters, those first that are most common; guards on types hold."""
-    types = [p.type.name for p in op.syntax.params if p.type and p.type.name not in DTYPES]
+    types = [p.type.name for p in op.params if p.type and p.type.name not in DTYPES]
     variables = list(dict.fromkeys(types))
     out = []
     for chosen in product((DType.F32, DType.I64, DType.BOOL, DType.U8), repeat=len(variables)):
@@ -206,7 +206,7 @@ def _with_attributes(
     names = {attr.name for attr in op.attrs}
     attrs = {name: known.get(name) for name in names if known.has(name)}
     params = []
-    for k, param in enumerate(op.syntax.params):
+    for k, param in enumerate(op.params):
         assert param.type
         params.append(input_value(f"p{k}", shape_of(param.type, known)))
     env = Env(op.module, known.rules)
@@ -214,7 +214,7 @@ def _with_attributes(
     declare(op, env)
     bind_attributes(op, attrs, params, env)
     bind_statements(op, env)
-    for param, value in zip(op.syntax.params, params, strict=True):
+    for param, value in zip(op.params, params, strict=True):
         env.bind(param.name, value)
     for name, value in known.values.items():
         if name not in names:

@@ -28,16 +28,16 @@ def abbreviates(rules: Rules, op: OperatorDef) -> bool:
 
 
 def _abbreviates(op: OperatorDef) -> bool:
-    if any(isinstance(s, t.OnnxMap) for s in op.syntax.statements):
+    if any(isinstance(s, t.OnnxMap) for s in op.statements):
         return False
     bodies = bodies_of(op)
-    return all(output.name in bodies and _is_graph(op, bodies[output.name][0]) for output in op.syntax.outputs)
+    return all(output.name in bodies and _is_graph(op, bodies[output.name][0]) for output in op.outputs)
 
 
 def bodies_of(op: OperatorDef) -> dict[str, tuple[t.Expr, int]]:
     """Bodies of the names without indices (`let`s and outputs), and the index among several results."""
     out: dict[str, tuple[t.Expr, int]] = {}
-    for statement in op.syntax.statements:
+    for statement in op.statements:
         if isinstance(statement, t.Let | t.Equation) and statement.target.places is None:
             out[statement.target.name] = (statement.value, 0)
         elif isinstance(statement, t.LetMany | t.EquationMany):
@@ -50,7 +50,7 @@ def _is_graph(op: OperatorDef, expr: t.Expr) -> bool:
         return _is_graph(op, expr.then) and _is_graph(op, expr.otherwise)
     if isinstance(expr, t.Name):
         body = bodies_of(op).get(expr.id)
-        return any(p.name == expr.id for p in op.syntax.params) or (body is not None and _is_graph(op, body[0]))
+        return any(p.name == expr.id for p in op.params) or (body is not None and _is_graph(op, body[0]))
     return isinstance(op.module.called(expr), OperatorDef)
 
 
@@ -86,7 +86,7 @@ def modes_of(op: OperatorDef) -> Mapping[str, tuple[t.Expr, ...]]:
 
 
 def _listed(op: OperatorDef, name: str) -> tuple[t.Expr, ...]:
-    for condition in conditions_in(op.syntax.statements):
+    for condition in conditions_in(op.statements):
         match condition:
             case t.Compare((t.Name(found), t.ListExpr(elements)), ("in",)) if found == name:
                 return tuple(e for e in elements if isinstance(e, t.Str))

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
-from dslc.errors import Diagnostic
+from dslc.errors import Diagnostic, Span
 from dslc.ir.scalar import Number
 from dslc.syntax import tree as t
 
-S = TypeVar("S", bound=t.Node, covariant=True)
+S = TypeVar(
+    "S",
+    bound=t.Operator | t.Function | t.Property | t.Substitution | t.Derivation | t.Lowering | t.Test | t.Ruleset,
+    covariant=True,
+)
 
 
 @dataclass(eq=False)
@@ -23,6 +28,16 @@ class Module:
     file: t.File
     names: dict[str, Definition] = field(default_factory=dict)
     aliases: dict[str, Module] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The path of its file, as it was asked for."""
+        return self.file.source.path
+
+    @property
+    def place(self) -> Path:
+        """The path of its file, whichever way it was asked for."""
+        return Path(self.path).resolve()
 
     def lookup(self, name: str) -> Definition | None:
         """A definition by the name that the file uses for it (`conv`, `layout.conv`)."""
@@ -56,6 +71,15 @@ class ItemDef(Generic[S]):
     syntax: S
     module: Module
 
+    @property
+    def short(self) -> str:
+        """Its name in its own file."""
+        return self.syntax.name
+
+    @property
+    def span(self) -> Span:
+        return self.syntax.span
+
     def _repr_html_(self) -> str:
         from dslc.reporting.pages import fragment_of_text
 
@@ -66,23 +90,31 @@ class OperatorDef(ItemDef[t.Operator]):
     """An operator of a library."""
 
     @property
-    def short(self) -> str:
-        return self.syntax.name
+    def params(self) -> tuple[t.Param, ...]:
+        return self.syntax.params
+
+    @property
+    def outputs(self) -> tuple[t.Param, ...]:
+        return self.syntax.outputs
+
+    @property
+    def statements(self) -> tuple[t.OperatorStatement, ...]:
+        return self.syntax.statements
 
     def _repr_html_(self) -> str:
         from dslc.reporting.pages import fragment_of_text
 
         attributes = {one.name: one.span.text for one in self.attrs}
-        return fragment_of_text(self.name, self.syntax.span.text, attributes, self.signature)
+        return fragment_of_text(self.name, self.span.text, attributes, self.signature)
 
     @cached_property
     def signature(self) -> str:
         """Signature as it was written: `relu(X: T[*S]) -> Y: T[*S]`."""
-        return " ".join(self.syntax.span.text.split("{")[0].split()).removeprefix("operator ")
+        return " ".join(self.span.text.split("{")[0].split()).removeprefix("operator ")
 
     @property
     def attrs(self) -> tuple[t.Attr, ...]:
-        return tuple(s for s in self.syntax.statements if isinstance(s, t.Attr))
+        return tuple(s for s in self.statements if isinstance(s, t.Attr))
 
 
 class FunctionDef(ItemDef[t.Function]):
@@ -105,6 +137,18 @@ class SubstitutionDef(ItemDef[t.Substitution]):
     """A rule between graphs."""
 
     syntax: t.Substitution
+
+    @property
+    def params(self) -> tuple[t.Param, ...]:
+        return self.syntax.params
+
+    @property
+    def left(self) -> tuple[t.GraphStatement, ...]:
+        return self.syntax.left
+
+    @property
+    def right(self) -> tuple[t.GraphStatement, ...]:
+        return self.syntax.right
 
 
 @dataclass(frozen=True, eq=False)

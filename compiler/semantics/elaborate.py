@@ -80,7 +80,7 @@ def _elaborate(rules: Rules, op: OperatorDef, arg_types: tuple[TensorType, ...],
         return Instance(params, (*(step[0] for step in steps), steps[-1][1]))
     env = operator_env(rules, op, params, given)
     outputs: list[Value] = []
-    for output in op.syntax.outputs:
+    for output in op.outputs:
         try:
             value = env.get(output.name)
         except Unbound as unknown:

@@ -462,7 +462,7 @@ def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, f
         findings.append(Diagnostic("E0201", f"no operator is named `{line.name}` here", line.span))
         return
     values: dict[str, Any] = {**vars(traits.get(target.name, NO_TRAITS))}
-    count = len(target.syntax.params)
+    count = len(target.params)
 
     def wrong(code: str, message: str, hint: str = "") -> None:
         findings.append(Diagnostic(code, message, trait.span, hint=hint))
@@ -528,20 +528,15 @@ def load_many(names: Iterable[str | Path], whole: Iterable[Path] = (), files: Fi
 
 def modules_of(rules: Rules, names: Iterable[str]) -> list[Module]:
     """The modules that files, folders and libraries name; what they import is not meant."""
-    names = tuple(names)
-    chosen = []
-    for module in rules.modules:
-        path = Path(module.file.source.path).resolve()
-        for name in names:
-            given = Path(name)
-            if given.exists() and name not in BUILTIN:
-                inside = path == given.resolve() or given.resolve() == path.parent
-            else:
-                inside = name in (module.library, module.name)
-            if inside:
-                chosen.append(module)
-                break
-    return chosen
+    given = [(name, Path(name).resolve() if Path(name).exists() and name not in BUILTIN else None) for name in names]
+
+    def meant(module: Module) -> bool:
+        return any(
+            path in (module.place, module.place.parent) if path else name in (module.library, module.name)
+            for name, path in given
+        )
+
+    return list(filter(meant, rules.modules))
 
 
 @functools.cache

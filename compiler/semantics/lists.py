@@ -25,6 +25,11 @@ def plain(value: Any) -> Any:
     return value.value if isinstance(value, Num) else value
 
 
+def _symbolic(name: str, *args: Any) -> Any:
+    """A function of expressions and numbers, as its number where it has one."""
+    return plain(apply(name, *map(as_scalar, args)))
+
+
 def _times(a: Any, b: Any) -> Any:
     return float(a) * float(b) if isinstance(a, float) or isinstance(b, float) else bounded(a * b)
 
@@ -37,7 +42,7 @@ def arithmetic(op: str, a: Any, b: Any) -> Any:
     if isinstance(a, tuple) or isinstance(b, tuple):
         return tuple(arithmetic(op, x, y) for x, y in paired(a, b))
     if isinstance(a, Scalar) or isinstance(b, Scalar):
-        return plain(apply(op, as_scalar(a), as_scalar(b)))
+        return _symbolic(op, a, b)
     try:
         return _NUMBERS[op](a, b)
     except ZeroDivisionError:
@@ -68,7 +73,7 @@ def negate(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(negate(x) for x in value)
     if isinstance(value, Scalar):
-        return plain(apply("-", value))
+        return _symbolic("-", value)
     return -value
 
 
@@ -81,7 +86,7 @@ def same(a: Any, b: Any) -> Any:
     if isinstance(a, Scalar) or isinstance(b, Scalar):
         if not all(isinstance(one, bool | int | float | Fraction | Scalar) for one in (a, b)):
             return False
-        return plain(apply("==", as_scalar(a), as_scalar(b)))
+        return _symbolic("==", a, b)
     return bool(a == b)
 
 
@@ -102,7 +107,7 @@ def _joined(name: str, conditions: Sequence[Any], neutral: bool) -> Any:
         if condition is (not neutral):
             return condition
         if condition is not neutral:
-            total = condition if total is neutral else plain(apply(name, as_scalar(total), as_scalar(condition)))
+            total = condition if total is neutral else _symbolic(name, total, condition)
     return total
 
 
@@ -112,13 +117,13 @@ def compare(op: str, a: Any, b: Any) -> Any:
         equal = same(a, b)
         if op == "==":
             return equal
-        return (not equal) if isinstance(equal, bool) else plain(apply("not", equal))
+        return (not equal) if isinstance(equal, bool) else _symbolic("not", equal)
     if op == "in":
         return disjunction([same(a, x) for x in b])
     if isinstance(a, tuple) or isinstance(b, tuple):
         return tuple(compare(op, x, y) for x, y in paired(a, b))
     if isinstance(a, Scalar) or isinstance(b, Scalar):
-        return plain(apply(op, as_scalar(a), as_scalar(b)))
+        return _symbolic(op, a, b)
     return FOLD2[op](a, b)
 
 
@@ -134,7 +139,7 @@ def choose(condition: Any, then: Any, otherwise: Any) -> Any:
     if isinstance(condition, Scalar):
         if isinstance(then, tuple) or isinstance(otherwise, tuple):
             return tuple(choose(condition, x, y) for x, y in paired(then, otherwise))
-        return plain(apply("select", condition, as_scalar(then), as_scalar(otherwise)))
+        return _symbolic("select", condition, then, otherwise)
     return then if condition else otherwise
 
 
@@ -158,7 +163,7 @@ def scalar_function(name: str, value: Any) -> Any:
             return FOLD1[name](value)
         except (ArithmeticError, ValueError):
             pass
-    return plain(apply(name, as_scalar(value)))
+    return _symbolic(name, value)
 
 
 # ---- index functions -----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def takes_many(rules: Rules, op: OperatorDef, traits: Traits | None = None) -> b
     Args:
         traits: those that count; all that are declared by default.
     """
-    return len(op.syntax.params) == 2 and (traits or rules.traits_of(op.name)).associative
+    return len(op.params) == 2 and (traits or rules.traits_of(op.name)).associative
 
 
 def stands_for_pairs(rules: Rules, op: OperatorDef, count: int) -> bool:

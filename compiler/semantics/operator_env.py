@@ -40,7 +40,7 @@ def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
         EvalError: an attribute of the wrong type, a missing argument.
     """
     env = Env(op.module, rules)
-    params = op.syntax.params
+    params = op.params
     if len(args) > len(params):
         raise Mismatch(f"{len(args)} tensors for {len(params)} parameters")
     given = [*args, *([None] * (len(params) - len(args)))]
@@ -73,7 +73,7 @@ def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
             pairs.append((param.type, type))
     for param in absent:
         env.bind(param.name, _default(param, env))
-    conditions = conditions_in(op.syntax.statements)
+    conditions = conditions_in(op.statements)
     solve(pairs, conditions, env)
     return env
 
@@ -88,10 +88,10 @@ def declare(op: OperatorDef, env: Env) -> None:
 @functools.lru_cache(maxsize=1024)
 def _declared(op: OperatorDef) -> tuple[dict[str, tuple[t.Expr, ...]], Ranges]:
     decls: dict[str, tuple[t.Expr, ...]] = {}
-    for param in (*op.syntax.params, *op.syntax.outputs):
+    for param in (*op.params, *op.outputs):
         if param.type is not None and param.type.dims is not None:
             decls[param.name] = param.type.dims
-    equations = [s for s in op.syntax.statements if isinstance(s, t.Equation | t.Let)]
+    equations = [s for s in op.statements if isinstance(s, t.Equation | t.Let)]
     ranges = ranges_of_reads(tuple(equations), decls)
     for statement in equations:
         for name, found in ranges_of_places(statement.target.places or (), decls.get(statement.target.name)).items():
@@ -108,8 +108,8 @@ def _declared(op: OperatorDef) -> tuple[dict[str, tuple[t.Expr, ...]], Ranges]:
 
 def bind_statements(op: OperatorDef, env: Env) -> None:
     """Functions, `let`s and equations, each computed on first use."""
-    outputs = {output.name: output for output in op.syntax.outputs}
-    for statement in op.syntax.statements:
+    outputs = {output.name: output for output in op.outputs}
+    for statement in op.statements:
         if isinstance(statement, t.Function):
             env.bind(statement.name, Closure(statement, env))
         elif isinstance(statement, t.Let | t.Equation):

@@ -203,8 +203,8 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
         EvalError: E0326 where the operator is not pointwise.
     """
     problem = fail("E0326", f"`{op.short}` is not pointwise, so it can't be called on values", expr)
-    params = op.syntax.params
-    outputs = op.syntax.outputs
+    params = op.params
+    outputs = op.outputs
     if len(args) > len(params) or len(outputs) != 1:
         raise problem
     inner = Env(op.module, env.rules)
@@ -224,7 +224,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
                 raise problem
             inner.bind(name, ())
     equation: t.Equation | None = None
-    for statement in op.syntax.statements:
+    for statement in op.statements:
         if isinstance(statement, t.Attr) and statement.default:
             inner.bind(statement.name, _later(statement.default, inner))
         elif isinstance(statement, t.Function):

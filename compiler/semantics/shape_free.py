@@ -24,27 +24,27 @@ def is_pointwise(op: OperatorDef, rules: Rules) -> bool:
 
 
 def _pointwise(op: OperatorDef, rules: Rules) -> bool:
-    if len(op.syntax.outputs) != 1 or not op.syntax.params:
+    if len(op.outputs) != 1 or not op.params:
         return False
-    for param in op.syntax.params:
+    for param in op.params:
         dims = param.type.dims if param.type else None
         if dims is None or len(dims) > 1 or not all(isinstance(element, t.Pack) for element in dims):
             return False
     if not _keeps_shape(op):
         return False
-    equations = [s for s in op.syntax.statements if isinstance(s, t.Equation)]
+    equations = [s for s in op.statements if isinstance(s, t.Equation)]
     if len(equations) != 1 or equations[0].target.places is None or len(equations[0].target.places) != 1:
         return False
     place = equations[0].target.places[0]
     if not isinstance(place, t.Binder) or not place.star:
         return False
-    scalars = {param.name for param in op.syntax.params if param.type and param.type.dims == ()}
-    tensors = {param.name for param in op.syntax.params} - scalars
-    sizes = {node.id for param in op.syntax.params for node in nodes(t.Name, param.type)}
+    scalars = {param.name for param in op.params if param.type and param.type.dims == ()}
+    tensors = {param.name for param in op.params} - scalars
+    sizes = {node.id for param in op.params for node in nodes(t.Name, param.type)}
     # what an element may not depend on: its position, ranks and sizes, and other elements
     elsewhere = {place.name} | sizes | tensors
     bodies: list[Any] = []
-    for statement in op.syntax.statements:
+    for statement in op.statements:
         if isinstance(statement, t.Equation | t.Let):
             bodies.append(statement.value)
         elif isinstance(statement, t.LetMany):
@@ -53,7 +53,7 @@ def _pointwise(op: OperatorDef, rules: Rules) -> bool:
             bodies.append(statement.body)
         elif isinstance(statement, t.Attr) and statement.default:
             bodies.append(statement.default)
-    bodies += [param.default for param in op.syntax.params if param.default]
+    bodies += [param.default for param in op.params if param.default]
     return all(_of_elements(body, elsewhere, tensors, place.name, op.module, rules) for body in bodies)
 
 
@@ -84,8 +84,8 @@ def _of_elements(node: Any, elsewhere: set[str], tensors: set[str], index: str, 
 
 def _keeps_shape(op: OperatorDef) -> bool:
     """The result's shape is a parameter's, or the broadcast of several: no attribute changes it."""
-    packs = {pack_name(element) for param in op.syntax.params for element in dims_of(param.type)}
-    type = op.syntax.outputs[0].type
+    packs = {pack_name(element) for param in op.params for element in dims_of(param.type)}
+    type = op.outputs[0].type
     if type is None or type.dims is None or len(type.dims) != 1 or not isinstance(type.dims[0], t.Pack):
         return False
     shape = type.dims[0].value

@@ -39,18 +39,18 @@ class _Writer:
     def __init__(self, name: str, op: OperatorDef, trait: t.Trait, other: OperatorDef | None) -> None:
         self.name, self.op, self.trait, self.other = name, op, trait, other
         self.span: Span = trait.span
-        self.params = op.syntax.params
+        self.params = op.params
         known = {node.id for p in self.params for node in nodes(t.Name, p.type)}
         attrs = {attr.name for attr in op.attrs}
         # a type that attributes take part in is that of the results only; any shape stands for it, as the operator checks it again
         self.plain = all(p.type is not None and p.type.dims is not None for p in self.params) and not known & attrs
         kept = known | attrs | CONSTANTS | {p.type.name for p in self.params if p.type}
-        conditions = conditions_in(op.syntax.statements)
+        conditions = conditions_in(op.statements)
         self.guards = tuple(c for c in conditions if self.plain and names_in(c) <= kept)
 
     def law(self) -> t.Property | None:
         """None where the trait is no equation, or makes no sense for as many operands."""
-        count, outputs, trait = len(self.params), len(self.op.syntax.outputs), self.trait.name
+        count, outputs, trait = len(self.params), len(self.op.outputs), self.trait.name
         if trait in OF_TWO and (count, outputs) == (2, 1):
             x, y = self._param(0), self._param(1)
             first, second = self._name(x), self._name(y)
@@ -78,7 +78,7 @@ class _Writer:
         own = {attr.name for attr in self.op.attrs}
         shared = tuple(self._keyword(attr.name) for attr in other.attrs if attr.name in own)
         x = self._param(0)
-        parts = tuple(self._typed(output.name, output.type) for output in self.op.syntax.outputs)
+        parts = tuple(self._typed(output.name, output.type) for output in self.op.outputs)
         apart = [t.Field(self._call(self._name(x)), part.name, span=self.span) for part in parts]
         joined = t.Call(self.trait.value.id, tuple(self._name(part) for part in parts), shared, None, span=self.span)
         # what the guards say of an attribute stands in its place: a logic without guards may take the law at its word

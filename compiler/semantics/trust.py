@@ -23,7 +23,7 @@ def template_of(lowering: LoweringDef) -> t.RenderTemplate | None:
 
 def trusted(module: Module, trust: Collection[str]) -> bool:
     """Return whether the templates of a file may run: it is a part of dslc, or `trust` has its library, by its name or its path."""
-    path = Path(module.file.source.path).resolve()
+    path = module.place
     if path.is_relative_to(Path(str(resources.files("dslc.rules"))).resolve()):
         # by its place: whoever calls a file `std` is not std
         return True
@@ -34,18 +34,18 @@ def belongs(module: Module, name: str) -> bool:
     """Return whether a file is of the library of that name or path."""
     if name in (module.library, module.name):
         return True
-    path = Path(module.file.source.path).resolve()
+    path = module.place
     return Path(name).exists() and Path(name).resolve() in (path, path.parent)
 
 
 def template_path(module: Module, name: str) -> Path:
     """Path of a template that a file names."""
-    return Path(module.file.source.path).resolve().parent / PurePosixPath(name)
+    return module.place.parent / PurePosixPath(name)
 
 
 def template_text(module: Module, name: str) -> str:
     """The text of a template, a file in the folder of the one that names it, or below. Raises NoTemplate."""
-    folder = Path(module.file.source.path).resolve().parent
+    folder = module.place.parent
     parts = PurePosixPath(name)
     if not name or parts.is_absolute() or ".." in parts.parts or "\\" in name or "\0" in name:
         raise NoTemplate(f"`{name}` is no file of the library's folder")

@@ -181,7 +181,7 @@ def texts(op: OperatorDef, attr: t.Attr) -> tuple[str, ...]:
         found[attr.default.value] = None
     elif attr.default:
         found.update((part.value, None) for part in nodes(t.Str, attr.default))
-    statements = tuple(s for s in op.syntax.statements if not isinstance(s, (*_SKIPPED, t.Attr)))
+    statements = tuple(s for s in op.statements if not isinstance(s, (*_SKIPPED, t.Attr)))
     _compared(op.module, statements, attr.name, found, set())
     found[OTHER_TEXT] = None
     return tuple(found)
@@ -203,4 +203,4 @@ def _compared(module: Module, root: Any, name: str, found: dict[str, None], seen
         elif isinstance(node, t.Call) and isinstance(called, OperatorDef):
             for keyword in node.kwargs:
                 if keyword.value.bare == name:
-                    _compared(called.module, called.syntax.statements, keyword.name, found, seen)
+                    _compared(called.module, called.statements, keyword.name, found, seen)

@@ -46,7 +46,17 @@ def conditions_in(statements: Iterable[t.Node]) -> tuple[t.Expr, ...]:
     return tuple(each for one in statements if isinstance(one, t.Where) for each in one.conditions)
 
 
-def constants_in(conditions: Iterable[t.Expr]) -> frozenset[str]:
-    """The tensors that guards `constant(X)` name."""
-    guards = (each for each in conditions if isinstance(each, t.Call) and each.function == "constant")
+def terms_in(statements: Iterable[t.Node]) -> tuple[t.Signature, ...]:
+    """The terms that statements declare."""
+    return tuple(each for one in statements if isinstance(one, t.TermDecl) for each in one.signatures)
+
+
+def tags_in(statements: Iterable[t.Node]) -> list[str]:
+    """The words of all `tags` among some statements."""
+    return [name for one in statements if isinstance(one, t.Tags) for name in one.names]
+
+
+def named_by(guard: str, conditions: Iterable[t.Expr]) -> frozenset[str]:
+    """The names that guards such as `constant(X)` are about."""
+    guards = (each for each in conditions if isinstance(each, t.Call) and each.function == guard)
     return frozenset(arg.id for guard in guards for arg in guard.args if isinstance(arg, t.Name))

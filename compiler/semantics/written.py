@@ -88,7 +88,7 @@ class _Reading:
         return found
 
     def _graph(self, op: OperatorDef) -> Graph:
-        params = [param for param in op.syntax.params if not param.default]
+        params = [param for param in op.params if not param.default]
         sizes = _sizes(op, params)
         env = Env(op.module, self._rules)
         for name, size in sizes.items():
@@ -103,7 +103,7 @@ class _Reading:
         )
         known = dict(zip(instance.params, holes, strict=True))
         outputs = rebuild(instance.outputs, self._node, known)
-        if any(s.target.places is not None for s in op.syntax.statements if isinstance(s, t.Equation)):
+        if any(s.target.places is not None for s in op.statements if isinstance(s, t.Equation)):
             outputs = tuple(_over_all(value, holes) for value in outputs)
         return program(holes, outputs)
 
@@ -120,7 +120,7 @@ class _Reading:
             return kernel_value(graph, args[: len(graph.inputs)])
         only = graph.outputs[0]
         if len(graph.outputs) != 1 or not isinstance(only.node, ScopeNode):
-            raise error("E0327", f"`{op.short}` is no single equation", op.syntax.span)
+            raise error("E0327", f"`{op.short}` is no single equation", op.span)
         return (scope_value(only.node.scope, args),)
 
 
@@ -133,7 +133,7 @@ def _type(param: t.Param, env: Env) -> TensorType:
 def _sizes(op: OperatorDef, params: Sequence[t.Param]) -> Mapping[str, Sym]:
     """The unknown sizes: what attributes stand for, and those that the types of the parameters say."""
     least: dict[str, int] = {}
-    for condition in conditions_in(op.syntax.statements):
+    for condition in conditions_in(op.statements):
         match condition:
             case t.Compare((t.Name(name), t.Int(bound)), (">=",)):
                 least[name] = bound

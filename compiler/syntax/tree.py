@@ -369,6 +369,11 @@ class Substitution(Node):
     arrow: str
     right: tuple[GraphStatement, ...]
 
+    @property
+    def statements(self) -> tuple[GraphStatement, ...]:
+        """Statements of both sides."""
+        return (*self.left, *self.right)
+
 
 class Derivation(Node):
     """`derivation NAME { left => right }`."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 import onnx.defs
 import pytest
 
-from dslc.interpret.draft import guards_in
 from dslc.ir.dtype import DTYPES, DType, class_of
 from dslc.prove.element_types import _check, _Refused
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, load_many
+from dslc.semantics.walk import conditions_in
 from dslc.syntax import tree as t
 
 NAMES = {f"tensor({dtype})": dtype for dtype in DType} | {
@@ -79,7 +79,7 @@ def operator_admits(rules: Rules, op: OperatorDef, types: Mapping[str, DType]) -
         _check(
             rules,
             op.module,
-            guards_in(op.syntax.statements),
+            conditions_in(op.syntax.statements),
             {**types, **{param.name: types[param.type.name] for param in params if param.type}},
         )
     except _Refused:

@@ -162,7 +162,7 @@ def test_where_no_process_starts_this_one_proves(rules: Rules, monkeypatch: pyte
 
 
 def test_files_that_change_meanwhile_end_the_run(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dslc.prove.run.workers.modules_digest", lambda _: "another digest")
+    monkeypatch.setitem(vars(rules), "digest", "another digest")
     with pytest.raises(DslcError) as problem:
         verify(rules, ["own.swapped"], 1, provers=("field",))
     assert [each.code for each in problem.value.diagnostics] == ["E0519"]

@@ -150,7 +150,7 @@ class Writer:
             return self.names[term]
         call = self.call(term)
         operator = self.rules.operators[term.item.op]
-        return call if len(operator.syntax.outputs) == 1 else f"{call}.{operator.syntax.outputs[term.output].name}"
+        return call if len(operator.outputs) == 1 else f"{call}.{operator.outputs[term.output].name}"
 
     def call(self, term: Term) -> str:
         assert term.item

@@ -74,11 +74,11 @@ def items(rules: Rules, op: OperatorDef, play: MenuValues) -> tuple[Item, ...]:
 
 def cut_attribute(rules: Rules, op: OperatorDef) -> str | None:
     """The attribute of the sizes of the parts, in an operator of one tensor that `is inverse` of one of two."""
-    if rules.traits_of(op.name).inverse is None or len(op.syntax.params) != 1:
+    if rules.traits_of(op.name).inverse is None or len(op.params) != 1:
         return None
     for attr in op.attrs:
         match attr.type.dims:
-            case (t.Int(value=count),) if count == len(op.syntax.outputs):
+            case (t.Int(value=count),) if count == len(op.outputs):
                 return attr.name
     return None
 
@@ -102,7 +102,7 @@ def _values(rules: Rules, op: OperatorDef, attr: t.Attr, play: MenuValues) -> li
     if kind in {"float", "floats"}:
         value = default if default is not None else (2.0,) if kind == "floats" else 2.0
         return [(outward(attr, value), False)]
-    windows = play.windows if not op.syntax.params else tuple(w for w in play.windows if w > 1) or play.windows
+    windows = play.windows if not op.params else tuple(w for w in play.windows if w > 1) or play.windows
     return [*_integers(attr, default, play, windows)]
 
 
@@ -215,7 +215,7 @@ def families(rules: Rules, operators: Sequence[OperatorDef], sizes: InputSizes) 
         out.append(family_over(rules, fitting, shapes, sizes, mine))
     for op in operators:
         covered = any(item.op == op.name for family in out for item in family.items)
-        if op.syntax.params and not covered and shaped[op.name]:
+        if op.params and not covered and shaped[op.name]:
             others = [other for other in operators if other.name not in shaping]
             out.append(family_over(rules, others, (max(shaped[op.name], key=len),), sizes, {}))
     return tuple(out)
@@ -244,13 +244,13 @@ def family_over(
     for type in types:
         small = len(types) > 1 and any(_smaller(type, other) for other in types)
         inputs += [type] * (sizes.count if len(types) == 1 else 1 if small else max(1, sizes.count - 1))
-    if any(param.type is not None and param.type.dims == () for op in operators for param in op.syntax.params):
+    if any(param.type is not None and param.type.dims == () for op in operators for param in op.params):
         inputs.append(TermType(sizes.dtype, ()))
     play = MenuValues(tuple(shapes), sizes.windows if slides else (), (sizes.dtype,))
     still = {axis for name, along in slides.items() if name in shaping for _, axis in along}
     fitting: list[Item] = []
     places: list[tuple[int, ...]] = []
-    for op in (op for op in operators if op.syntax.params):
+    for op in (op for op in operators if op.params):
         apart = op.name in slides and "operand_of" not in rules.traits_of(op.name).named
         for item in items(rules, op, play):
             if _joins(rules, operators, op) and dict(item.attrs).get("axis") in still:
@@ -260,7 +260,7 @@ def family_over(
                 places.append(tuple(range(arity(rules, item))) if apart and made_for else ())
     constants: list[tuple[Item, TermType]] = []
     roles = [made_for.get(type.shape, 0) for type in inputs]
-    for op in (op for op in operators if not op.syntax.params):
+    for op in (op for op in operators if not op.params):
         for item in items(rules, op, play):
             place = _place(rules, item, types, made_for, [shaper for shaper in fitting if shaper.op in shaping])
             if place is not None:
@@ -351,7 +351,7 @@ def _listed(op: OperatorDef) -> set[str]:
 def _of_any_rank(op: OperatorDef) -> bool:
     """Return whether packs make up the operator's tensors but for one or two dimensions (`T[*S]`, `T[*L, P, *R]`)."""
     listed = _listed(op)
-    for param in op.syntax.params:
+    for param in op.params:
         dims = (param.type.dims if param.type else None) or ()
         packs = [dim for dim in dims if isinstance(dim, t.Pack) and not _names(dim.value) & listed]
         if dims and (not packs or len(dims) - len(packs) > 1):
@@ -365,7 +365,7 @@ def _shaped(rules: Rules, op: OperatorDef, sizes: InputSizes) -> tuple[list[Shap
     It is asked at tensors of equal sizes: packs are of rank 2 where lists are declared over one, else empty.
     """
     listed, trial = _listed(op), []
-    for param in op.syntax.params:
+    for param in op.params:
         if not param.default:
             if param.type is None or param.type.dims is None:
                 return [], set()

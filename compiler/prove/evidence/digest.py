@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dslc.semantics.definitions import NO_TRAITS, FunctionDef, Module, OperatorDef, PropertyDef, SubstitutionDef
+from dslc.semantics.definitions import NO_TRAITS, FunctionDef, OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules, rules_cache
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
@@ -94,11 +94,3 @@ def bare(syntax: Any) -> Any:
         )
         return replace(syntax, doc=None, left=left, right=right)
     return replace(syntax, doc=None) if hasattr(syntax, "doc") else syntax
-
-
-def modules_digest(modules: tuple[Module, ...]) -> str:
-    """SHA-256 over the texts of some files."""
-    total = hashlib.sha256()
-    for module in sorted(modules, key=lambda one: one.name):
-        total.update(f"{module.name}\0{module.file.source.text}\0".encode())
-    return total.hexdigest()

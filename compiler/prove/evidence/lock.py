@@ -83,7 +83,7 @@ def _stopped(verdict: Verdict) -> float:
 
 def lock_path(definition: SubstitutionDef | PropertyDef) -> Path:
     """The file in which the verdict of a rule is kept: beside the file that defines it."""
-    return Path(definition.module.file.source.path).resolve().parent / LOCK
+    return definition.module.place.parent / LOCK
 
 
 def read_lock(path: Path) -> Lock:
@@ -230,15 +230,15 @@ def keep_verdicts(path: Path, verdicts: Mapping[str, RuleVerdict]) -> str:
     """
     place = path.resolve()
     rules, beside = load_many([path]), place.parent / LOCK
-    own = [sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == place]
+    own = [sub for sub in rules.substitutions.values() if sub.module.place == place]
     new = {
-        sub.name: replace(verdicts[sub.syntax.name], rule=sub.name, digest=rule_digest(rules, sub))
+        sub.name: replace(verdicts[sub.short], rule=sub.name, digest=rule_digest(rules, sub))
         for sub in own
-        if sub.syntax.name in verdicts
+        if sub.short in verdicts
     }
     if not new and not beside.exists():
         return ""
-    libraries = {module.library for module in rules.modules if Path(module.file.source.path).resolve() == place}
+    libraries = {module.library for module in rules.modules if module.place == place}
     others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] not in libraries}
     return write_lock(beside, {**others, **new})
 

@@ -19,14 +19,14 @@ from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
-from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown, term_choices
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, most_often, shown, term_choices
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value, Values
 from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.field.degree import difference_degree
-from dslc.prove.partial.rules import ROOMY, most_often, partial_verdict
+from dslc.prove.partial.rules import ROOMY, partial_verdict
 from dslc.prove.verdict import Counterexample, Types, Verdict, milliseconds_since
 from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
@@ -96,7 +96,7 @@ def field_verdict(
             break
     compared = [one for one in kinds if one.how != "none"]
     if not compared:
-        return Verdict("field", "unknown", milliseconds_since(began), most_often(reasons))
+        return Verdict("field", "unknown", milliseconds_since(began), f"no instance was found; {most_often(reasons)}")
     floats = sum(one.how == "floats" for one in compared)
     bounds = [one.error_bound for one in compared]
     bound = None if floats or None in bounds else max(b for b in bounds if b is not None)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from dslc.interpret.draft import guards_in
 from dslc.prove.instances.axis_sets import (
     LOOSE,
     AllAxes,
@@ -33,7 +32,7 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.library import Rules
 from dslc.semantics.operator_env import declare
-from dslc.semantics.walk import names_in
+from dslc.semantics.walk import conditions_in, names_in
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1
 
@@ -182,7 +181,7 @@ class Operators(Values):
 
     def applied(self, op: OperatorDef, operands: list[Tensor], attrs: dict[str, Any]) -> Any:
         """The results of an operator."""
-        params = op.syntax.params
+        params = op.params
         if len(operands) > len(params) == 2:
             total = operands[0]
             for other in operands[1:]:
@@ -191,7 +190,7 @@ class Operators(Values):
         parts = next(
             (name for name, value in attrs.items() if isinstance(value, Entries) and len(value.sets) > 2), None
         )
-        if parts is not None and len(op.syntax.outputs) == 2:
+        if parts is not None and len(op.outputs) == 2:
             # an inverse takes what is left apart again
             count = len(attrs[parts].sets)
             first, rest = self.applied(op, operands, {**attrs, parts: Entries(ONE * 2)})
@@ -200,7 +199,7 @@ class Operators(Values):
         if any(param.star for param in params) or len(operands) > len(params):
             raise NotRankPolymorphic  # any number of tensors
         env = AxisEnv(op.module, dict(attrs))
-        conditions = guards_in(op.syntax.statements)
+        conditions = conditions_in(op.statements)
         for param, operand in itertools.zip_longest(params, operands, fillvalue=None):
             assert param
             if operand is None and param.default is None:
@@ -219,11 +218,9 @@ class Operators(Values):
             if attr.type.dims is not None:
                 env.values[attr.name] = self.counted_list(attr, env.values[attr.name], env)
         self.bind_equal(conditions, env)
-        for statement in op.syntax.statements:
+        for statement in op.statements:
             if isinstance(statement, t.Let | t.Equation):
-                declared = next(
-                    (output.type for output in op.syntax.outputs if output.name == statement.target.name), None
-                )
+                declared = next((output.type for output in op.outputs if output.name == statement.target.name), None)
                 env.values[statement.target.name] = self.target(statement, declared, env)
             elif isinstance(statement, t.LetMany | t.EquationMany):
                 env.values.update(zip(statement.names, self.results(statement, env), strict=True))
@@ -233,7 +230,7 @@ class Operators(Values):
                 raise NotRankPolymorphic  # a statement that is not understood
         for condition in conditions:
             self.guard(condition, env)
-        results = tuple(env.values.get(output.name) for output in op.syntax.outputs)
+        results = tuple(env.values.get(output.name) for output in op.outputs)
         if not all(isinstance(result, Tensor) for result in results):
             raise NotRankPolymorphic  # no tensor
         return results if len(results) > 1 else results[0]

@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from dslc.interpret.draft import guards_in
 from dslc.ir.dtype import DTYPES
 from dslc.prove.instances.axis_operators import Operators, UnknownFlag
 from dslc.prove.instances.axis_sets import (
@@ -38,7 +37,7 @@ from dslc.prove.instances.batches import broadcast_guards, padded
 from dslc.prove.terms import unknown_operators
 from dslc.records import record
 from dslc.semantics.definitions import SubstitutionDef
-from dslc.semantics.walk import names_in, nodes
+from dslc.semantics.walk import conditions_in, names_in, nodes
 from dslc.syntax import tree as t
 
 MOST_FLAGS = 4  #: booleans whose values are tried in every combination
@@ -140,7 +139,7 @@ class _Rule(Operators):
         self.broadcasting(env)
         for statement in syntax.left:
             self.statement(statement, env)
-        for guard in guards_in(syntax.left):
+        for guard in conditions_in(syntax.left):
             self.guard(guard, env)
         left = [env.values[name] for name in syntax.outputs]
         inner = env.child()
@@ -178,7 +177,7 @@ class _Rule(Operators):
             if not isinstance(found, Entries) or not self.flat(found):
                 found = Entries(self.spaces.loosen())
             own = env.values[pack] = Entries(self.sets(found), True, self.flat(found))
-            for param in self.sub.syntax.params:
+            for param in self.sub.params:
                 if param.type and pack in names_in(param.type):
                     env.values[param.name] = Tensor(own.sets, own.flat)
 
@@ -333,7 +332,7 @@ class _Rule(Operators):
                 continue
             name, folded = product.left.id, self.value(product.right, env)
             syntax = self.sub.syntax
-            every = t.walk((guards_in(syntax.left), tuple(param.type for param in syntax.params)))
+            every = t.walk((conditions_in(syntax.left), tuple(param.type for param in syntax.params)))
             uses = sum(node.bare == name for node in every)
             free = isinstance(other, t.Int) and other.value == 1 and uses == 1 and env.module is self.sub.module
             if free and isinstance(folded, Number) and folded.folded:
@@ -346,7 +345,7 @@ def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
     only = padded(sub)
     return {
         arg.bare: target
-        for call, target in broadcast_guards(guards_in(sub.syntax.left))
+        for call, target in broadcast_guards(conditions_in(sub.left))
         if target in call.args and len(call.args) == 2
         for arg in call.args
         if arg.bare in only

@@ -531,7 +531,7 @@ class Values(Lists, ABC):
     def _field(self, expr: t.Field, env: AxisEnv) -> Any:
         """One result of a call."""
         op = self._meant(expr.call, env) if isinstance(expr.call, t.Call) else None
-        names = [output.name for output in op.syntax.outputs] if isinstance(op, OperatorDef) else []
+        names = [output.name for output in op.outputs] if isinstance(op, OperatorDef) else []
         results = self.value(expr.call, env)
         if not isinstance(results, tuple) or len(results) != len(names) or expr.name not in names:
             raise NotRankPolymorphic  # a result without a name

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dslc.analysis.reads import computed
-from dslc.interpret.draft import guards_in
 from dslc.ir import scalar
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -31,7 +30,7 @@ from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, num, scalars, walk
 from dslc.ir.scopes import substitute
 from dslc.prove.instances.instances import Labels, SymbolicInstance
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
-from dslc.semantics.walk import names_in, nodes
+from dslc.semantics.walk import conditions_in, names_in, nodes, terms_in
 from dslc.syntax import tree as t
 
 # ---- packs ----------------------------------------------------------------------------------------------------
@@ -39,7 +38,7 @@ from dslc.syntax import tree as t
 
 def packs_of(sub: SubstitutionDef) -> tuple[str, ...]:
     """The names of the packs in the types of a rule's parameters."""
-    nodes = t.walk(tuple(param.type.dims for param in sub.syntax.params if param.type))
+    nodes = t.walk(tuple(param.type.dims for param in sub.params if param.type))
     return tuple(dict.fromkeys(n.value.id for n in nodes if isinstance(n, t.Pack) and isinstance(n.value, t.Name)))
 
 
@@ -55,7 +54,7 @@ def broadcast_guards(conditions: Iterable[t.Expr]) -> Iterator[tuple[t.Call, t.E
 def fitted(sub: SubstitutionDef) -> set[str]:
     """Packs that a guard lets broadcast to a shape which other names give: longer ones never fit."""
     found = set()
-    for call, other in broadcast_guards(guards_in(sub.syntax.left)):
+    for call, other in broadcast_guards(conditions_in(sub.left)):
         found |= {arg.bare for arg in call.args if arg.bare} - names_in(other)
     return found & set(packs_of(sub))
 
@@ -66,13 +65,11 @@ def fitted(sub: SubstitutionDef) -> set[str]:
 def padded(sub: SubstitutionDef) -> frozenset[str]:
     """Packs of tensors that are only ever broadcast: a shape with leading axes of size 1 means the same as one without them."""
     found = set()
-    uses = (sub.syntax.left, sub.syntax.right)
-    terms = {
-        s.name for part in sub.syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if len(s.params) > 1
-    }
+    uses = (sub.left, sub.right)
+    terms = {s.name for s in terms_in(sub.left) if len(s.params) > 1}
     asked = [node for node in nodes(t.Call, uses) if node.function in {"broadcast", "rank"}]
     for name in packs_of(sub):
-        own = [param for param in sub.syntax.params if name in names_in(param.type)]
+        own = [param for param in sub.params if name in names_in(param.type)]
         whole = all(_whole_pack(param) == name for param in own)
         inside = sum(_count(node, {name}) for node in asked)
         names = {param.name for param in own}
@@ -113,13 +110,13 @@ def _only_broadcast(module: Module, uses: object, names: set[str], terms: Collec
 @functools.lru_cache(maxsize=1024)
 def broadcasts(op: OperatorDef, position: int) -> bool:
     """Return whether an operator reads a parameter only at `fit(i, P)`, P its whole shape, and uses P for nothing but broadcasting."""
-    param = op.syntax.params[min(position, len(op.syntax.params) - 1)]
+    param = op.params[min(position, len(op.params) - 1)]
     pack = _whole_pack(param)
     if pack is None:
         return False
-    others = tuple(p for p in op.syntax.params if p is not param)
-    statements = tuple(s for s in op.syntax.statements if not isinstance(s, t.OnnxMap | t.OnnxDef))
-    meaning = (others, op.syntax.outputs, statements)
+    others = tuple(p for p in op.params if p is not param)
+    statements = tuple(s for s in op.statements if not isinstance(s, t.OnnxMap | t.OnnxDef))
+    meaning = (others, op.outputs, statements)
     calls = [node for node in nodes(t.Call, meaning) if node.function in {"fit", "broadcast"}]
     reads = 0
     for node in t.walk(meaning):
@@ -144,7 +141,7 @@ def batches(names: Sequence[str], instances: Sequence[SymbolicInstance], suffici
     """The packs that are batches in all instances that have an axis of them, some of which are of the sufficient rank."""
     left = {name for name in names if any(each.ranks[name] >= sufficient for each in instances)}
     for each in instances:
-        parts = computed((*each.left, *each.right))
+        parts = computed(each.values)
         unknown = each.mixing or any(isinstance(part, Sym) and part.name in each.entries for part in parts)
         broken = _every(each) if unknown else AxisTrace(each, ones=not each.listed).broken
         left -= set(map(_pack, broken))
@@ -212,7 +209,7 @@ def sides_without(instance: SymbolicInstance, gone: Collection[str], ones: bool 
         return (scope_value(scope, args),)
 
     try:
-        values = rebuild((*instance.left, *instance.right), step, known)
+        values = rebuild(instance.values, step, known)
     except _ReadElsewhere:
         return None
     return values[: len(instance.left)], values[len(instance.left) :]
@@ -273,7 +270,7 @@ class AxisTrace:
             for axis in labels.keys() - self.at[value].keys():
                 if sizes[axis] != 1 or not self.ones:
                     self.broken |= labels[axis]
-        for node in nodes_of((*instance.left, *instance.right)):
+        for node in nodes_of(instance.values):
             if isinstance(node, ScopeNode):
                 self._step(node)
             elif not isinstance(node, Input | Constant):

@@ -260,7 +260,7 @@ class Draft(Names):
     def operand(self, name: str, op: OperatorDef, place: NamePlace) -> Any:
         """A number where a tensor is expected: of the type of the tensors beside it, else of both kinds."""
         at = next(k for k, arg in enumerate(place.call.args) if arg.bare == name)
-        types = [param.type.name for param in op.syntax.params if param.type]
+        types = [param.type.name for param in op.params if param.type]
         shared = at < len(types) and types.count(types[at]) > 1
         integral = shared and self.choice.dtype.is_integer
         kinds = ("integer",) if integral else ("real",) if shared else ("integer", "real")
@@ -294,8 +294,8 @@ class Draft(Names):
 @lru_cache(maxsize=64)
 def early_calls(sub: SubstitutionDef) -> tuple[tuple[t.Call, frozenset[str], str | None], ...]:
     """The calls of the left side on parameters alone, with the names of these, and the name of the result where it has one."""
-    params = {param.name for param in sub.syntax.params}
-    binds = [s for s in sub.syntax.left if isinstance(s, t.Bind)]
+    params = {param.name for param in sub.params}
+    binds = [s for s in sub.left if isinstance(s, t.Bind)]
     whole = {id(bind.value): bind.names[0] for bind in binds if len(bind.names) == 1}
     calls = (node for bind in binds for node in nodes(t.Call, bind.value) if node.args)
     return tuple(

@@ -27,7 +27,7 @@ from dslc.prove.instances.draft import Draft, early_calls
 from dslc.prove.instances.instances import InstanceSet, Labels, SymbolicInstance, Uncovered
 from dslc.prove.instances.maps import by_maps
 from dslc.prove.instances.smaller_ranks import naturally
-from dslc.prove.terms import signatures, term_operators, unknown_operators
+from dslc.prove.terms import term_operators, unknown_operators
 from dslc.prove.verdict import Types
 from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import SubstitutionDef
@@ -36,7 +36,7 @@ from dslc.semantics.env import Env, Mismatch, OperatorRef, Unbound, Undecided
 from dslc.semantics.evaluate import truth
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.values import numbers_of
-from dslc.semantics.walk import names_in
+from dslc.semantics.walk import names_in, terms_in
 from dslc.syntax import tree as t
 
 # evaluations of a rule at all ranks, and at ranks up to 2 and to 1 where those were too many
@@ -86,7 +86,7 @@ def instance_set(rules: Rules, sub: SubstitutionDef, level: str = "steps", types
 def _found(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> InstanceSet | tuple[str, bool]:
     """The instances of the first level that gives some; else why none does, and whether there is no instance at all."""
     if unknown_operators(sub) is None:
-        names = ", ".join(f"`{signature.name}`" for signature in signatures(sub))
+        names = ", ".join(f"`{signature.name}`" for signature in terms_in(sub.left))
         return f"nothing is known of every operator that {names} may stand for: only `pointwise` ones are proved", False
     reasons, vacant = [], True
     for each in LEVELS[LEVELS.index(level) :]:
@@ -303,9 +303,9 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> Symb
         draft.bind(name, OperatorRef(op.name))
     draft.solve_conditions()
     tensors = draft.inputs(sub.syntax)
-    inputs = tuple(tensors[param.name] for param in sub.syntax.params)
+    inputs = tuple(tensors[param.name] for param in sub.params)
     outputs = sub.syntax.outputs
-    left = tuple(draft.side(outputs, sub.syntax.left, env).values())
+    left = tuple(draft.side(outputs, sub.left, env).values())
     for condition in text.conditions:
         if not holds(truth(draft.needing(env, condition)), assumed):
             raise Mismatch(f"`{condition.span.text}` does not hold", condition.span)
@@ -337,7 +337,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> Symb
         (*assumed.open, *shapes),
         (left, right),
         {name: value for name, value in drawn.items() if _is_known(value)},
-        {value: _pack_axes(param, ranks) for value, param in zip(inputs, sub.syntax.params, strict=True)},
+        {value: _pack_axes(param, ranks) for value, param in zip(inputs, sub.params, strict=True)},
         draft.listed,
         draft.mixing,
         not shapes,

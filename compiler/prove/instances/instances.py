@@ -82,6 +82,11 @@ class SymbolicInstance:
         """The unknown sizes of the inputs."""
         return _unknowns(self.inputs)
 
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The results of both sides."""
+        return (*self.left, *self.right)
+
 
 def _unknowns(values: Sequence[Value]) -> tuple[Sym, ...]:
     """The unknowns in the shapes of values."""
@@ -134,7 +139,7 @@ def with_numbers(sub: SubstitutionDef, instance_set: InstanceSet, prove: Callabl
     # the unknown sizes by which positions are divided, those of later parameters first: kernels are small, images are not
     dividing = {
         one.name
-        for part in computed(value for each in instances for value in (*each.left, *each.right))
+        for part in computed(value for each in instances for value in each.values)
         if part.op in {"//", "%"} and part.args[0].free
         for one in unknowns(part.args[1])
     }
@@ -179,7 +184,7 @@ def _outer(sub: SubstitutionDef, instance_set: InstanceSet) -> tuple[str, ...]:
     known = {size.name for instance in instance_set.instances for size in instance.sizes}
     names = [
         slot.bare
-        for param in sub.syntax.params
+        for param in sub.params
         if param.type
         for dim in param.type.dims or ()
         if isinstance(dim, t.TupleExpr)

@@ -126,7 +126,7 @@ class _Work:
         """The instance with arbitrary maps. Raises NoMap where windows are not all that depends on an axis."""
         for value in instance.axes:
             self.input(value)
-        for node in nodes_of((*instance.left, *instance.right)):
+        for node in nodes_of(instance.values):
             self.node(node)
         known = self.known
         return replace(

@@ -214,7 +214,7 @@ def _alike(instance: SymbolicInstance, packs: frozenset[str], at: Mapping[Value,
     for left, right in zip(instance.left, instance.right, strict=True):
         if axes(left) != axes(right):
             return False
-    for node in nodes_of((*instance.left, *instance.right)):
+    for node in nodes_of(instance.values):
         if isinstance(node, ScopeNode):
             if not _paired(node.scope, [axes(arg) for arg in node.args], sizes):
                 return False

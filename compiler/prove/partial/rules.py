@@ -12,7 +12,7 @@ import numpy as np
 from dslc.deadline import Deadline
 from dslc.errors import Diagnostic
 from dslc.interpret.draws import ORDINARY, InstanceDraws
-from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown, term_choices
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, most_often, shown, term_choices
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ
@@ -41,7 +41,7 @@ def sizes_of(rules: Rules, sub: SubstitutionDef, shapes: Mapping[str, Sequence[i
         KeyError: no parameter has that name.
         Mismatch: a shape that does not fit the declared type, or another one.
     """
-    params = {param.name: param for param in sub.syntax.params}
+    params = {param.name: param for param in sub.params}
     env = Env(sub.module, rules)
     for name, shape in shapes.items():
         declared = params[name].type
@@ -130,15 +130,9 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
         correction = f", its correction is {'proved' if corrected else 'not proved'}" if instance.corrected else ""
         lines[f"{shares(tuple(instance.left), found)}{correction} at {at}"] = max(each.share for each in found)
     if not count:
-        return verdict("unknown", most_often(reasons))
+        return verdict("unknown", f"no instance was found; {most_often(reasons)}")
     largest = sorted(lines, key=lines.__getitem__, reverse=True)
     return verdict("unknown", f"partial: the types agree at {count} sizes; " + "; ".join(largest))
-
-
-def most_often(reasons: Sequence[str]) -> str:
-    """The reason for which no instance was found."""
-    common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
-    return f"no instance was found; most often: {common}"
 
 
 def shares(names: Sequence[str], found: Sequence[Difference]) -> str:
@@ -172,7 +166,7 @@ def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnos
             for name, own in instance.corrected.items():
                 if own.type != instance.left[name].type:
                     said = f"the correction of `{name}` is {own.type}, and `{name}` is {instance.left[name].type}"
-                    return [Diagnostic("E0605", said, sub.syntax.span, counterexample=str(instance))]
+                    return [Diagnostic("E0605", said, sub.span, counterexample=str(instance))]
             try:
                 found = difference(rules, *instance.sides, prove=False)
             except NotCompared:
@@ -183,14 +177,12 @@ def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnos
                 return []
     if len(seen) < ENOUGH:
         return []
-    name, sizes = sub.syntax.name, f"at {len(seen)} random sizes"
+    name, sizes = sub.short, f"at {len(seen)} random sizes"
     code, where, hint = (
         ("W0012", "everywhere", "an ordinary substitution is proved, and needs no correction")
         if seen[0] == 0
         else ("W0013", "nowhere", "a correction would compute all of the output again")
     )
     return [
-        Diagnostic(
-            code, f"the sides of `{name}` are equal {where} {sizes}", sub.syntax.span, severity="warning", hint=hint
-        )
+        Diagnostic(code, f"the sides of `{name}` are equal {where} {sizes}", sub.span, severity="warning", hint=hint)
     ]

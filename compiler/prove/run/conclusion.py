@@ -36,7 +36,7 @@ def conclude(
         if refuting and status.status == "proved":
             shown = f"the exact prover shows `{definition.name}` for every shape"
             raise error(
-                "E0510", f"{shown}, and the {refuting.prover} prover refutes it", definition.syntax.span,
+                "E0510", f"{shown}, and the {refuting.prover} prover refutes it", definition.span,
                 counterexample=text_of(refuting.counterexample) if refuting.counterexample is not None else "",
                 hint="one of the provers is wrong: this is a bug of dslc, please report it",
             )  # fmt: skip
@@ -74,7 +74,7 @@ def trusted_reason(definition: Definition) -> str | None:
     syntax = definition.syntax
     if isinstance(syntax, t.Property):
         return syntax.trusted
-    return next((s.reason for s in (*syntax.left, *syntax.right) if isinstance(s, t.Trusted)), None)
+    return next((s.reason for s in syntax.statements if isinstance(s, t.Trusted)), None)
 
 
 def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | None:
@@ -95,7 +95,7 @@ def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | 
             message = f"`{operator.rpartition('.')[2]}` is not `{trait}`: {message}"
     guard = type_guard(verdict)
     hint = f"it holds `where {guard}`" if guard else ""
-    return Diagnostic(code, message, definition.syntax.span, counterexample=text_of(found), hint=hint)
+    return Diagnostic(code, message, definition.span, counterexample=text_of(found), hint=hint)
 
 
 def type_guard(verdict: RuleVerdict) -> str:

@@ -280,7 +280,7 @@ def _on_cover(
     presumes: dict[str, None] = {}
     # with unknown steps comparisons of places are not linear, but those of windows are
     habit = Habit(windows=covered.unknown_steps)
-    sizes = [len(nodes_of((*each.left, *each.right))) for each in covered.instances]
+    sizes = [len(nodes_of(each.values)) for each in covered.instances]
     largest = covered.instances[sizes.index(max(sizes))]
     for instance in covered.instances:
         # once something is open, the others may only still refute the rule

@@ -173,7 +173,7 @@ def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
 def mistake_in(rules: Rules, definition: Definition, mistakes: Sequence[Diagnostic]) -> Diagnostic | None:
     """The first error in a rule or law, or in an operator or function that it uses."""
     errors = [mistake for mistake in mistakes if mistake.severity == "error" and mistake.span]
-    spans = [definition.syntax.span, *(one.syntax.span for one in used_by(rules, definition))] if errors else []
+    spans = [definition.span, *(one.span for one in used_by(rules, definition))] if errors else []
     return next((m for m in errors if m.span and any(m.span.starts_in(span) for span in spans)), None)
 
 

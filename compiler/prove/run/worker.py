@@ -13,7 +13,6 @@ from pathlib import Path
 
 from dslc.errors import SourceText
 from dslc.processes.child import Asker
-from dslc.prove.evidence.digest import modules_digest
 from dslc.prove.garbage import gc_paused
 from dslc.prove.run.provers import Definition, in_turn, prover_verdict
 from dslc.prove.verdict import ProverName, Types, Verdict
@@ -88,7 +87,7 @@ def main() -> None:
     messages = iter(asker)
     places = list(map(Path, next(messages, ())))
     rules = load_many([place for place in places if not place.is_dir()], [place for place in places if place.is_dir()])
-    asker.answer(modules_digest(rules.modules))
+    asker.answer(rules.digest)
     with gc_paused():
         for task in messages:
             for verdict in answered(rules, task):

@@ -16,7 +16,6 @@ from dslc.deadline import FOREVER, OVER, Deadline
 from dslc.errors import error
 from dslc.processes.child import Child, module, ready
 from dslc.processes.process import ProcessFailed, ProcessFailure
-from dslc.prove.evidence.digest import modules_digest
 from dslc.prove.evidence.lock import stopped
 from dslc.prove.run.worker import Task, answered, definition_of
 from dslc.prove.verdict import Verdict
@@ -59,9 +58,9 @@ class Workers:
 
     def __init__(self, rules: Rules, count: int, limit: float) -> None:
         self._rules, self._limit = rules, limit
-        files = [module.file.source.path for module in rules.modules]
+        files = [module.path for module in rules.modules]
         self._places = [*map(str, rules.folders), *files]
-        self._digest = modules_digest(rules.modules)
+        self._digest = rules.digest
         #: processes, at most
         self._most = count if all(Path(place).is_file() for place in files) else 0
         self._workers: list[_Worker] = []

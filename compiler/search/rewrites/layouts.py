@@ -15,7 +15,7 @@ from dslc.match import CompiledRule, GraphIndex, find_matches
 from dslc.records import record
 from dslc.search.candidates.candidate import disjoint, replaced, rewritten
 from dslc.semantics.definitions import SubstitutionDef
-from dslc.syntax import tree as t
+from dslc.semantics.walk import tags_in
 
 PLACES = 3  #: places that are tried in every combination
 ROUNDS = 64  #: rounds of settling: each moves every transpose one operator on
@@ -50,8 +50,7 @@ class Variant:
 
 def has_tag(definition: SubstitutionDef, tag: str) -> bool:
     """Return whether a rule says `tags ... tag ...`."""
-    statements = (*definition.syntax.left, *definition.syntax.right)
-    return any(isinstance(s, t.Tags) and tag in s.names for s in statements)
+    return tag in tags_in(definition.syntax.statements)
 
 
 def layouts_of(rules: Sequence[CompiledRule]) -> Layouts | None:

@@ -57,21 +57,21 @@ def _until(clause: OnnxClause, opset: int) -> Fix | None:
 def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
     op = clause.operator
     assert op
-    params = {param.name for param in op.syntax.params}
+    params = {param.name for param in op.params}
     attrs = {attr.name for attr in op.attrs}
-    lets = {s.target.name for s in op.syntax.statements if isinstance(s, t.Let)}
+    lets = {s.target.name for s in op.statements if isinstance(s, t.Let)}
     for given in clause.inputs:
         if isinstance(given, t.Param) and given.name not in params | attrs | lets | {"_"}:
             report.add(
                 "E0320", f"`{given.name}` is neither a tensor nor an attribute of `{op.short}`", given,
                 "one of " + ", ".join([*sorted(params), *sorted(attrs)]),
             )  # fmt: skip
-    outputs = {output.name for output in op.syntax.outputs}
+    outputs = {output.name for output in op.outputs}
     for output in clause.outputs or ():
         if output.name != "_" and output.name not in outputs:
             report.add("E0320", f"`{output.name}` is no output of `{op.short}`", output)
-    types = tuple(dims_of(param.type) for param in op.syntax.params)
-    sizes = names_in((*types, *conditions_in(op.syntax.statements)))
+    types = tuple(dims_of(param.type) for param in op.params)
+    sizes = names_in((*types, *conditions_in(op.statements)))
     bound = sizes | params | attrs | lets | outputs | CONSTANTS
     for entry in clause.attrs:
         own = {node.name for node in nodes(t.Binder, entry.value)}

@@ -18,7 +18,7 @@ def check_duplicates(rules: Rules, modules: frozenset[Module], report: CheckRepo
     for sub in rules.substitutions.values():
         earlier = sub if report.failed(sub.syntax) else seen.setdefault(canonical(sub), sub)
         if earlier is not sub and sub.module in modules:
-            report.add("W0004", f"`{sub.syntax.name}` is `{earlier.name}` up to names", sub.syntax)
+            report.add("W0004", f"`{sub.short}` is `{earlier.name}` up to names", sub.syntax)
 
 
 def canonical(sub: SubstitutionDef) -> Any:

@@ -125,7 +125,7 @@ class TermMatch:
 
     def allowed(self, other: Direction) -> bool:
         """Return whether the pattern's types and guards hold wherever the other rule's do, as far as the texts show."""
-        found, span = self.copy(), self.pattern.rule.syntax.span
+        found, span = self.copy(), self.pattern.rule.span
         if not found._typed(other):
             return False
         inputs = {name: term for name, term in self.tensors.items() if isinstance(term, InputTerm)}

@@ -80,6 +80,9 @@ class NameScope:
     def bind(self, name: str, kind: str) -> None:
         self.kinds[name] = kind
 
+    def iterator(self, binder: t.Binder) -> None:
+        self.bind(binder.name, "list" if binder.star else "index")
+
     def declare(self, statement: t.Node) -> None:
         """Binds what a statement names: functions and terms with their parameters, `let`s as values."""
         if isinstance(statement, t.Let):
@@ -105,7 +108,7 @@ class NameScope:
         """Binds iterators, whose ranges may use those before."""
         for binder in binders:
             self.check(binder.range)
-            self.bind(binder.name, "list" if binder.star else "index")
+            self.iterator(binder)
 
     def kind(self, name: str) -> str | None:
         if name in self.kinds or not self.parent:
@@ -147,7 +150,7 @@ class NameScope:
             or self.kind(value.function) is not None
         ):
             return
-        count = len(definition.syntax.outputs)
+        count = len(definition.outputs)
         many = self.rules.traits_of(definition.name).inverse is not None and len(names) >= 2
         if count != len(names) and not many:
             results = "one result" if count == 1 else f"{count} results"
@@ -283,7 +286,7 @@ class NameScope:
     def _output(self, expr: t.Field) -> None:
         definition = self.module.called(expr.call)
         if isinstance(definition, OperatorDef):
-            names = [output.name for output in definition.syntax.outputs]
+            names = [output.name for output in definition.outputs]
             if expr.name not in names:
                 hint = "outputs: " + ", ".join(names)
                 self.report.add("E0324", f"`{definition.short}` has no output `{expr.name}`", expr, hint)
@@ -310,11 +313,11 @@ class NameScope:
                 self.report.add("E0303", message, expr, hint)
 
     def _operator(self, expr: t.Call, op: OperatorDef) -> None:
-        most = len(op.syntax.params)
-        least = sum(param.default is None for param in op.syntax.params)
+        most = len(op.params)
+        least = sum(param.default is None for param in op.params)
         if not least <= len(expr.args) <= most and not (takes_many(self.rules, op) and expr.args):
             wanted = f"{least}" if least == most else f"{least} to {most}"
-            names = ", ".join(param.name for param in op.syntax.params)
+            names = ", ".join(param.name for param in op.params)
             self._arity(expr, f"takes {wanted} tensor{'s' * (most != 1)} ({names}), not {len(expr.args)}")
 
     def _arity(self, expr: t.Call, text: str) -> None:

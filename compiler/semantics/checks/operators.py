@@ -56,23 +56,23 @@ def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
             report.add("E0213", f"`{name}` is {_a(old)} already", span)
         scope.bind(name, kind)
 
-    for param in op.syntax.params:
+    for param in op.params:
         declare(param.name, "tensor", param.span)
         if param.type:
             scope.dims[param.name] = dims_of(param.type)
     packs, names = size_names(op)
     for attr in op.attrs:
         declare(attr.name, "attribute", attr.span)
-    for node in (node for param in op.syntax.params for node in nodes(t.Name, dims_of(param.type))):
+    for node in (node for param in op.params for node in nodes(t.Name, dims_of(param.type))):
         name = node.id
         if name in packs or name in names:
             kind = "pack" if name in packs else "size"
             if scope.kinds.setdefault(name, kind) != kind:
                 report.add("E0213", f"`{name}` is {_a(scope.kinds[name])} and {_a(kind)}", node)
-    for param in op.syntax.params:
+    for param in op.params:
         if param.type and param.type.name not in DTYPE_NAMES:
             scope.kinds.setdefault(param.type.name, "type")
-    for statement in op.syntax.statements:
+    for statement in op.statements:
         if isinstance(statement, t.Let):
             target = statement.target
             declare(target.name, "tensor" if target.places is not None else "let", target.span)
@@ -85,7 +85,7 @@ def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
     for condition in conditions_of(op):
         for name in _bound_by(condition):
             scope.kinds.setdefault(name, "size")
-    for output in op.syntax.outputs:
+    for output in op.outputs:
         declare(output.name, "tensor", output.span)
         if output.type:
             scope.dims[output.name] = dims_of(output.type)
@@ -107,9 +107,9 @@ def _bound_by(condition: t.Expr) -> list[str]:
 
 def _types(op: OperatorDef, scope: NameScope) -> None:
     report = scope.report
-    types = {param.type.name for param in op.syntax.params if param.type}
+    types = {param.type.name for param in op.params if param.type}
     type_attrs = {attr.name for attr in op.attrs if attr.type.name == "dtype"}
-    for param in op.syntax.params:
+    for param in op.params:
         if param.type is None or param.type.dims is None:
             report.add("E0305", f"the parameter `{param.name}` needs a tensor type, such as `T[M, N]`", param)
             continue
@@ -123,7 +123,7 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
             report.add("E0305", message, param.type, suggested(meant, hint), fix)
         _packs(op, param, report)
         _solvable(op, param, report)
-    for output in op.syntax.outputs:
+    for output in op.outputs:
         if not output.type:
             continue
         name = output.type.name
@@ -136,7 +136,7 @@ def _types(op: OperatorDef, scope: NameScope) -> None:
         bound = {node.name for node in nodes(t.Binder, dims)}
         for size in nodes(t.Name, dims):
             if scope.kind(size.id) is None and size.id not in bound:
-                targets = [one.target for one in op.syntax.statements if isinstance(one, t.Equation)]
+                targets = [one.target for one in op.statements if isinstance(one, t.Equation)]
                 whole = any(one.name == output.name and one.places is None for one in targets)
                 hint = f"`-> {output.name}` without a type has that of its equation" if whole else ""
                 report.add("E0310", f"nothing determines the size `{size.id}`", size, hint)
@@ -183,7 +183,7 @@ def _ranked(op: OperatorDef, pack: str, apart: t.Param, asked: frozenset[str] = 
     return any(
         pack in (packs := _pack_names(param))
         and (len(packs) == 1 or all(p == pack or _ranked(op, p, param, asked | {pack}) for p in packs))
-        for param in op.syntax.params
+        for param in op.params
         if param is not apart
     )
 
@@ -192,7 +192,7 @@ def _solvable(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
     """A computed dimension is linear in one size that nothing else determines."""
     assert param.type
     bound = {name for condition in conditions_of(op) for name in _bound_by(condition)}
-    alone = bound | {d.id for other in op.syntax.params for d in dims_of(other.type) if isinstance(d, t.Name)}
+    alone = bound | {d.id for other in op.params for d in dims_of(other.type) if isinstance(d, t.Name)}
     for dim in dims_of(param.type):
         if isinstance(dim, t.Binary):
             unknown = names_in(dim) - alone
@@ -210,7 +210,7 @@ def _solvable(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
 
 
 def _statements(op: OperatorDef, scope: NameScope) -> None:
-    for statement in op.syntax.statements:
+    for statement in op.statements:
         if isinstance(statement, t.Let | t.Equation):
             _target(statement.target, statement.value, scope)
         elif isinstance(statement, t.LetMany | t.EquationMany):
@@ -247,9 +247,9 @@ def _circle(op: OperatorDef, report: CheckReport) -> None:
 
 def _needed(op: OperatorDef) -> list[t.Call]:
     """The calls in an operator's equations that every evaluation makes."""
-    functions = {statement.name for statement in op.syntax.statements if isinstance(statement, t.Function)} | VOCABULARY
+    functions = {statement.name for statement in op.statements if isinstance(statement, t.Function)} | VOCABULARY
     out: list[t.Call] = []
-    for statement in op.syntax.statements:
+    for statement in op.statements:
         if isinstance(statement, t.Let | t.Equation | t.LetMany | t.EquationMany):
             choices = nodes(t.Conditional, statement.value)
             chosen = {id(node) for choice in choices for node in t.walk((choice.then, choice.otherwise))}
@@ -268,14 +268,14 @@ def _target(target: t.Defined, value: t.Expr, scope: NameScope) -> None:
             if binder.name in seen:
                 scope.report.add("E0309", f"the index `{binder.name}` stands twice on the left", binder)
             seen.add(binder.name)
-            inner.bind(binder.name, "list" if binder.star else "index")
+            inner.iterator(binder)
     inner.check(value)
 
 
 def _equations(op: OperatorDef, report: CheckReport) -> None:
-    outputs = {output.name: output for output in op.syntax.outputs}
+    outputs = {output.name: output for output in op.outputs}
     defined: set[str] = set()
-    for statement in op.syntax.statements:
+    for statement in op.statements:
         if not isinstance(statement, t.Equation | t.EquationMany):
             continue
         span = statement.target.span if isinstance(statement, t.Equation) else statement.span
@@ -305,10 +305,10 @@ def _places(target: t.Defined, output: t.Param, report: CheckReport) -> None:
 
 
 def _unused(op: OperatorDef, scope: NameScope) -> None:
-    others = tuple(one for one in op.syntax.statements if isinstance(one, t.OnnxMap | t.Where))
+    others = tuple(one for one in op.statements if isinstance(one, t.OnnxMap | t.Where))
     mentioned = {node.head for node in nodes(t.Name, others)} | scope.used
     mentioned |= {p.name for one in others if isinstance(one, t.OnnxMap) for p in one.inputs if isinstance(p, t.Param)}
-    for statement in op.syntax.statements:
+    for statement in op.statements:
         match statement:
             case t.Let(t.Defined(name) as named) | (t.Function(name) as named) if name not in mentioned:
                 scope.report.add("W0005", f"`{name}` is never used", named)
@@ -326,7 +326,7 @@ def _elaborates(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
         for level in ("symbolic", "numbers"):
             try:
                 for choice in islice(assumed(rules, op, ranks, level), CHOICES):
-                    for output in op.syntax.outputs:
+                    for output in op.outputs:
                         value = choice.env.get(output.name)
                         if not isinstance(value, Value):
                             raise EvalError([])
@@ -349,9 +349,9 @@ def _elaborates(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
     # sizes inside a composite must fit each other, which few of the choices tried here do
     elif isinstance(first, Mismatch) and not any(
         isinstance(s, t.EquationMany | t.LetMany) or (isinstance(s, t.Equation) and s.target.places is None)
-        for s in op.syntax.statements
+        for s in op.statements
     ):
-        report.add("E0306", f"`{op.short}`: {first.reason}", first.span or op.syntax.span)
+        report.add("E0306", f"`{op.short}`: {first.reason}", first.span or op.span)
     return report.found
 
 

@@ -120,7 +120,7 @@ def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckRepor
     hint = ""
     if rule.syntax.device not in TEMPLATED:
         problem = f"a template on `{rule.syntax.device}` is nobody's kernel: those are on {' or '.join(TEMPLATED)}"
-        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement)
+        report.add("W0015", f"the template of `{rule.short}` is left out: {problem}", statement)
         return
     try:
         mistaken = mistake(template_text(rule.module, statement.template))
@@ -128,16 +128,16 @@ def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckRepor
     except NoTemplate as missing:
         problem, hint = str(missing), "templates are files in the folder of the file that names them, or below"
     if problem:
-        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement, hint)
+        report.add("W0015", f"the template of `{rule.short}` is left out: {problem}", statement, hint)
 
 
 def _lowered(equation: t.Equation, scope: NameScope) -> None:
     """In a lowering's expression, an unknown lower-case name is an integer coefficient, an unknown function a term."""
     for binder in binders_of(equation.target.places):
-        scope.bind(binder.name, "list" if binder.star else "index")
+        scope.iterator(binder)
     for node in t.walk(equation.value):
         if isinstance(node, t.Binder):
-            scope.bind(node.name, "list" if node.star else "index")
+            scope.iterator(node)
         elif isinstance(node, t.Name) and scope.kind(node.id) is None and node.id[0].islower():
             scope.bind(node.id, "value")
         elif isinstance(node, t.Call):
@@ -210,7 +210,7 @@ def check_header(rules: Rules, module: Module, report: CheckReport) -> None:
     """Exports that exist, imports that are used, exported rules that have a test."""
     file = module.file
     own = {getattr(item, "name", None): item for item in file.items if not isinstance(item, t.Test | t.PropertyIs)}
-    tested = {test.syntax.name.rsplit(".", 1)[-1] for test in rules.tests}
+    tested = {test.short.rsplit(".", 1)[-1] for test in rules.tests}
     for export in file.header.exports:
         for name in export.names:
             if name.startswith("_"):

@@ -32,14 +32,12 @@ def check_covered(rules: Rules, modules: frozenset[Module], report: CheckReport)
             equal = all(_covers(rules, own, each) for each in known[other])
             if equal and list(known).index(other) > position:
                 continue  # the later one of two is reported
-            if any(d.code == "W0004" and d.span is sub.syntax.span for d in report.found):
+            if any(d.code == "W0004" and d.span is sub.span for d in report.found):
                 break
             if equal:
-                report.add(
-                    "W0004", f"`{sub.syntax.name}` is `{other.name}` up to names, order and direction", sub.syntax
-                )
+                report.add("W0004", f"`{sub.short}` is `{other.name}` up to names, order and direction", sub.syntax)
             else:
-                message = f"wherever `{sub.syntax.name}` applies, `{other.name}` applies and does the same"
+                message = f"wherever `{sub.short}` applies, `{other.name}` applies and does the same"
                 hint = "leave it out, or let the more general rule exclude this case with a guard"
                 report.add("W0002", message, sub.syntax, hint)
             break
@@ -74,9 +72,9 @@ def overlaps(rules: Rules, modules: frozenset[Module]) -> list[Diagnostic]:
         for other in subs[at + 1 :]:
             same = one.module.library == other.module.library
             if same and any(_overlap(rules, a, b) for a in known[one] for b in known[other]):
-                message = f"`{one.syntax.name}` and `{other.syntax.name}` match the same graphs"
-                label = Label(other.syntax.span, "the other rule")
-                found.append(Diagnostic("W0010", message, one.syntax.span, severity="note", secondary=(label,)))
+                message = f"`{one.short}` and `{other.short}` match the same graphs"
+                label = Label(other.span, "the other rule")
+                found.append(Diagnostic("W0010", message, one.span, severity="note", secondary=(label,)))
     return found
 
 

@@ -164,28 +164,28 @@ def _bindings(condition: t.Expr, scope: NameScope) -> None:
 def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: str, report: CheckReport) -> None:
     bound = {name for s in side if isinstance(s, t.Bind) for name in s.names}
     bound |= {s.target.name for s in side if isinstance(s, t.Const)}
-    place = ([s.span for s in side if isinstance(s, t.Bind)] or [sub.syntax.span])[-1]
+    place = ([s.span for s in side if isinstance(s, t.Bind)] or [sub.span])[-1]
     for name in sub.syntax.outputs:
         if name not in bound:
-            report.add("E0313", f"the {where} side of `{sub.syntax.name}` does not bind `{name}`", place)
+            report.add("E0313", f"the {where} side of `{sub.short}` does not bind `{name}`", place)
 
 
 def _unbound(sub: SubstitutionDef, report: CheckReport) -> None:
     """A name that was reported as unknown on the right side is one that the left side should bind."""
-    called = {node.span.start for node in nodes(t.Call, sub.syntax.right)}
+    called = {node.span.start for node in nodes(t.Call, sub.right)}
     for k, found in enumerate(report.found):
         span = found.span
         if found.code != "E0201" or not span or span.start in called or not found.message.endswith("here"):
             continue
-        if any(span.starts_in(s.span) for s in sub.syntax.right):
+        if any(span.starts_in(s.span) for s in sub.right):
             message = f"`{found.message.split('`')[1]}` is bound neither on the left nor on the right"
             report.found[k] = Diagnostic("E0323", message, span, hint=found.hint)
 
 
 def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
-    corrects = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Correct)]
+    corrects = [s for s in sub.syntax.statements if isinstance(s, t.Correct)]
     if sub.syntax.partial and not corrects:
-        report.add("E0601", f"`{sub.syntax.name}` is partial and has no `correct`", sub.syntax, "write `correct auto`")
+        report.add("E0601", f"`{sub.short}` is partial and has no `correct`", sub.syntax, "write `correct auto`")
     seen: set[str] = set()
     for correct in corrects:
         bind = correct.what if isinstance(correct.what, t.Bind) else None
@@ -193,20 +193,20 @@ def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
         given = {*(names if bind else sub.syntax.outputs)}
         if seen & given:
             hint = "one `correct` for each output, or one `correct auto`"
-            report.add("E0609", f"`{sub.syntax.name}` is corrected twice", correct, hint)
+            report.add("E0609", f"`{sub.short}` is corrected twice", correct, hint)
         seen |= given
         if bind and isinstance(bind.value, t.Name) and bind.value.id in given:
             hint = "write what is right where the sides differ, or `correct auto`"
             report.add("E0609", f"`{bind.value.id}` is what is to be corrected", bind.value, hint)
         if not sub.syntax.partial:
-            report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct)
+            report.add("E0602", f"`{sub.short}` is not partial, so nothing is to be corrected", correct)
         limit = correct.limit
         if limit and not _is_fraction(rules, sub, limit):
             report.add("E0603", f"the limit {limit.span.text} is no fraction between 0 and 1", limit)
         wrong = [name for name in names if name not in sub.syntax.outputs]
         if wrong or correct.what not in {bind, "auto"}:
             said = f"`{correct.what}` says not how it is corrected"
-            said = f"`{wrong[0]}` is no output of `{sub.syntax.name}`" if wrong else said
+            said = f"`{wrong[0]}` is no output of `{sub.short}`" if wrong else said
             report.add("E0604", said, correct, "`correct auto`, or `correct Y = ...` for an output Y")
 
 

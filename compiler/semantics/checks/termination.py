@@ -11,7 +11,7 @@ from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.terms import AppliedTerm, Direction, InputTerm, Term, directions, size, subterms
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import constants_in
+from dslc.semantics.walk import named_by
 
 LONGEST = 4  #: rules of a way back: a longer one is not looked for
 STATES = 64  #: terms that are looked at
@@ -37,22 +37,22 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: CheckRep
     for sub, step in steps.items():
         if sub.module not in modules:
             continue
-        constants = constants_in(step.conditions)
+        constants = named_by("constant", step.conditions)
         step = replace(step, right=tuple(_folded(term, constants) for term in step.right))
         if _holds_itself(rules, step):
             hint = "a rule that may be used both ways is written with `<=>`"
-            report.add("W0003", f"the right side of `{sub.syntax.name}` holds its left side again", sub.syntax, hint)
+            report.add("W0003", f"the right side of `{sub.short}` holds its left side again", sub.syntax, hint)
             continue
         circle = _circle(rules, step, heads)
         if circle is None or frozenset(circle) in reported:
             continue
         reported.add(frozenset(circle))
         if len(circle) == 1:
-            message = f"both sides of `{sub.syntax.name}` are the same up to the order of operands"
+            message = f"both sides of `{sub.short}` are the same up to the order of operands"
         elif len(set(circle)) == 1:
-            message = f"`{sub.syntax.name}` leads back to where it started when it is applied {_TIMES[len(circle)]}"
+            message = f"`{sub.short}` leads back to where it started when it is applied {_TIMES[len(circle)]}"
         else:
-            message = f"`{sub.syntax.name}` is undone by {' and then '.join(f'`{name}`' for name in circle[1:])}"
+            message = f"`{sub.short}` is undone by {' and then '.join(f'`{name}`' for name in circle[1:])}"
         report.add("W0011", message, sub.syntax, "rules that hold both ways are one rule, with `<=>`")
 
 
@@ -86,7 +86,7 @@ def _holds_itself(rules: Rules, step: Direction) -> bool:
 
 def _circle(rules: Rules, start: Direction, heads: Mapping[tuple[str, ...], list[Direction]]) -> list[str] | None:
     """The rules that lead from a rule's left side back to it; None where there is no such way up to a length."""
-    states: list[tuple[tuple[Term, ...], list[str]]] = [(start.right, [start.rule.syntax.name])]
+    states: list[tuple[tuple[Term, ...], list[str]]] = [(start.right, [start.rule.short])]
     seen: list[tuple[Term, ...]] = []
     while states:
         terms, path = states.pop(0)
@@ -99,5 +99,5 @@ def _circle(rules: Rules, start: Direction, heads: Mapping[tuple[str, ...], list
                 found = match.results() if match.allowed(start) else None
                 if found is not None and not any(all_same(rules, found, old) for old in seen):
                     seen.append(found)
-                    states.append((found, [*path, step.rule.syntax.name]))
+                    states.append((found, [*path, step.rule.short]))
     return None

@@ -73,7 +73,7 @@ def directions(sub: SubstitutionDef) -> tuple[Direction, ...]:
         )
     except (_Unsaid, KeyError):
         return ()
-    conditions = conditions_in((*syntax.left, *syntax.right))
+    conditions = conditions_in(syntax.statements)
     types = {param.name: param.type for param in syntax.params}
     free = frozenset(
         head
@@ -101,8 +101,8 @@ def _head(node: t.Node) -> str | None:
 
 
 def _side(sub: SubstitutionDef, statements: tuple[t.GraphStatement, ...]) -> dict[str, Term]:
-    names: dict[str, Term] = {param.name: InputTerm(param.name) for param in sub.syntax.params}
-    if any(param.star for param in sub.syntax.params):
+    names: dict[str, Term] = {param.name: InputTerm(param.name) for param in sub.params}
+    if any(param.star for param in sub.params):
         raise _Unsaid
     for statement in statements:
         if isinstance(statement, t.Where | t.Tags | t.Verify | t.Trusted):
@@ -113,9 +113,9 @@ def _side(sub: SubstitutionDef, statements: tuple[t.GraphStatement, ...]) -> dic
         outputs: list[str | None] = [None]
         if len(statement.names) > 1:
             op = sub.module.called(call)
-            if not isinstance(op, OperatorDef) or len(op.syntax.outputs) != len(statement.names):
+            if not isinstance(op, OperatorDef) or len(op.outputs) != len(statement.names):
                 raise _Unsaid
-            outputs = [param.name for param in op.syntax.outputs]
+            outputs = [param.name for param in op.outputs]
         for name, output in zip(statement.names, outputs, strict=True):
             names[name] = _term(sub, call, names, output)
     return names
@@ -143,7 +143,7 @@ def _term(sub: SubstitutionDef, expr: t.Expr, names: Mapping[str, Term], output:
     if expr.rest is None:
         given |= {attr.name: attr.default for attr in op.attrs if attr.name not in given and attr.default}
     attrs = tuple(sorted(((k, canonical_value(op, k, v)) for k, v in given.items()), key=lambda pair: pair[0]))
-    return AppliedTerm(op.name, args, attrs, expr.rest, output or op.syntax.outputs[0].name)
+    return AppliedTerm(op.name, args, attrs, expr.rest, output or op.outputs[0].name)
 
 
 def canonical_value(op: OperatorDef, name: str, value: t.Expr) -> t.Expr:
