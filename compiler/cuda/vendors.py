@@ -122,7 +122,7 @@ class Vendors:
         key = (self._key(invoked), stream)
         if key not in self._prepared:
             self._prepared[key] = self._lt_prepared(lt, handle, invoked)
-        desc, layouts, algorithm = self._prepared[key]
+        desc, layouts, result = self._prepared[key]
         if "bias" in given:
             _set(
                 lt.matmul_desc_set_attribute,
@@ -135,10 +135,11 @@ class Vendors:
         workspace, size = invoked.workspace
         lt.matmul(
             handle, desc, alpha.ctypes.data, a.pointer, layouts[0], b.pointer, layouts[1], beta.ctypes.data,
-            d.pointer, layouts[2], d.pointer, layouts[2], algorithm, workspace, size, stream,
+            # the algorithm is the first field of the result
+            d.pointer, layouts[2], d.pointer, layouts[2], result.ctypes.data, workspace, size, stream,
         )  # fmt: skip
 
-    def _lt_prepared(self, lt: Any, handle: int, invoked: Invoked) -> tuple[int, list[int], int]:
+    def _lt_prepared(self, lt: Any, handle: int, invoked: Invoked) -> tuple[int, list[int], Any]:
         blas, given = self._module("nvmath.bindings.cublas"), invoked.arguments
         m, n, k = (_whole(given[name]) for name in ("m", "n", "k"))
         tensors = {name: _tensor(given[name]) for name in ("a", "b", "d")}
@@ -179,9 +180,7 @@ class Vendors:
         lt.matmul_preference_destroy(preference)
         if not count[0]:
             raise CudaFailure(Reason.LAUNCH, "no algorithm computes it")
-        # the algorithm is the first field of the result, which is kept with it
-        self._prepared[("kept", id(result))] = result
-        return desc, layouts, int(result.ctypes.data)
+        return desc, layouts, result
 
     # ---- cuDNN --------------------------------------------------------------------------------------------------------
 
