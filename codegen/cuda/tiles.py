@@ -77,7 +77,6 @@ def product_of(part: Part) -> Product | None:
         first, second = second, first
     down, right = ({scope.iters[k] for k in classes[side]} for side in (first, second))
     found: tuple[dict[Scalar, None], dict[Scalar, None]] = ({}, {})
-    roots = (node.body, node.where) if node.where else (node.body,)
     if not all(_shares(root, down, right, part.dtypes, found) for root in roots) or not all(found):
         return None
     return Product(node, tuple(classes[first]), tuple(classes[second]), (tuple(found[0]), tuple(found[1])))
@@ -351,11 +350,6 @@ class ProductStage(CudaStage):
         if step:
             lengths = [of_scalar(extent, lambda each: None, ranges) for extent in node.extents]
             iters.update(zip(node.iters, split_up(step, lengths, ranges), strict=True))
-        tensors = {}
-        for arg in part.args:
-            tensors[arg] = self.memory.tensors[arg]
-            pointer = self.memory.pointers[arg]
-            self.pointers[pointer.name] = pointer
-        env = Env(part, iters, {}, tensors)
+        env = Env(part, iters, {}, {arg: self.tensor(arg) for arg in part.args})
         self.emitter.envs.append(env)
         return env
