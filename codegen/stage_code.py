@@ -347,7 +347,7 @@ class StageWriter(StageLayout):
                 want = computed(found) if found is not None else dtype
                 vals = self.emitter.reductions([(node, env) for env in envs], want)
                 for env, val in zip(envs, vals, strict=True):
-                    self.emitter.remember_reduction(node, env, want, val)
+                    self.emitter.remember_part(node, env, want, val)
             else:
                 stack.extend(node.children)
 

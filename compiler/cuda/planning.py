@@ -12,7 +12,7 @@ from math import prod
 from dslc.cost.targets import NoPlan
 from dslc.cuda.cpu_parts import Hosted, opaque
 from dslc.cuda.devices import Device
-from dslc.cuda.grouping import grouped, turnable
+from dslc.cuda.grouping import Grouping, turnable
 from dslc.cuda.memory import assembled
 from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan, PlanStep
 from dslc.cuda.programs import as_kernel, lifted, view_of_node
@@ -179,7 +179,8 @@ class _Planner:
             number = self._buffer(value.type.bytes, BufferPlace.INPUT, name)
             self.where[value] = plain(number, value.type.dtype, value.type.sizes)
         own = [group for group in self.written(self.graph, self.around) if self._is_written(group)]
-        graph = grouped(self.rules, self.graph, self.device, self.calls, self.profiles, self._wants, own)
+        grouping = Grouping(self.rules, self.graph, self.device, self.calls, self.profiles, self._wants)
+        graph = grouping.grouped(own)
         self.around = Neighbours(graph)
         for node in graph.nodes():
             if isinstance(node, Input) or node.constant:

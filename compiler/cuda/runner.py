@@ -140,18 +140,12 @@ class Runner:
         for name, key in new.items():
             value, view = planned.weights[name]
             array = arrays[value] if value in arrays else value.node.data.load()  # type: ignore[attr-defined]
-            pointer = self.launcher.allocate(max(value.type.bytes, 1))
-            if own:
-                self._own.append(pointer)
-            # whoever shares them frees it, also where what follows fails
+            pointer = self._allocate(value.type.bytes)
+            self.launcher.upload(pointer, laid_out(array, view))
+            # from now on whoever shares it frees it, also where what follows fails
             known[key] = pointer
-            try:
-                self.launcher.upload(pointer, laid_out(array, view))
-            except BaseException:
-                del known[key]
-                if not own:
-                    self.launcher.free(pointer)
-                raise
+            if not own:
+                self._own.remove(pointer)
         return {name: known[key] for name, key in keys.items()}
 
     def _load(self, name: str, rule: str, program: Graph) -> Any:
