@@ -472,12 +472,8 @@ class ComputedSizes:
             return frozenset()
         if node not in self._known:
             origin = self._context.origins.get(node.values[0])
-            if origin:
-                self._known[node] = _sizes(
-                    [value for value in origin.inputs if value is not None and value not in node.args]
-                )
-            else:
-                self._known[node] = self._written(node)
+            inputs = [value for value in origin.inputs if value and value not in node.args] if origin else []
+            self._known[node] = _sizes(inputs) if origin else self._written(node)
         return self._known[node]
 
     def _written(self, node: Call) -> frozenset[Node]:
