@@ -89,15 +89,19 @@ class Vendors:
                 use(found, stream)
         return found
 
-    @staticmethod
-    def _key(invoked: Invoked) -> Hashable:
+    def _ready(self, invoked: Invoked, stream: int, prepare: Callable[[], Any]) -> Any:
+        """What is prepared for a call on a stream, once."""
+
         def what(value: Any) -> Any:
             return (
                 (value.dtype, value.shape, value.strides, value.pointer % 256) if isinstance(value, Tensor) else value
             )
 
         arguments = tuple((name, what(value)) for name, value in sorted(invoked.arguments.items()))
-        return (invoked.function, invoked.workspace[1], arguments)
+        key = (invoked.function, invoked.workspace[1], arguments, stream)
+        if key not in self._prepared:
+            self._prepared[key] = prepare()
+        return self._prepared[key]
 
     # ---- cuBLAS -------------------------------------------------------------------------------------------------------
 
@@ -119,10 +123,7 @@ class Vendors:
     def _lt(self, invoked: Invoked, stream: int) -> None:
         lt, given = self._module("nvmath.bindings.cublasLt"), invoked.arguments
         handle = self._handle("cublasLt", stream, lt.create)
-        key = (self._key(invoked), stream)
-        if key not in self._prepared:
-            self._prepared[key] = self._lt_prepared(lt, handle, invoked)
-        desc, layouts, result = self._prepared[key]
+        desc, layouts, result = self._ready(invoked, stream, lambda: self._lt_prepared(lt, handle, invoked))
         if "bias" in given:
             _set(
                 lt.matmul_desc_set_attribute,
@@ -187,10 +188,7 @@ class Vendors:
     def _convolution(self, invoked: Invoked, stream: int) -> None:
         cudnn, given = self._module("cudnn"), invoked.arguments
         handle = self._handle("cudnn", stream, cudnn.create_handle, cudnn.set_stream)
-        key = (self._key(invoked), stream)
-        if key not in self._prepared:
-            self._prepared[key] = self._convolution_prepared(cudnn, handle, invoked)
-        graph, tensors = self._prepared[key]
+        graph, tensors = self._ready(invoked, stream, lambda: self._convolution_prepared(cudnn, handle, invoked))
         graph.execute({own: _tensor(given[name]).pointer for own, name in tensors}, invoked.workspace[0], handle=handle)
 
     def _convolution_prepared(self, cudnn: Any, handle: Any, invoked: Invoked) -> tuple[Any, list[tuple[Any, str]]]:
