@@ -90,7 +90,7 @@ class Vendors:
         return found
 
     def _ready(self, invoked: Invoked, stream: int, prepare: Callable[[], Any]) -> Any:
-        """What is prepared for a call on a stream, once."""
+        """Prepare a call on a stream, once."""
 
         def what(value: Any) -> Any:
             return (
