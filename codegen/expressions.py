@@ -56,8 +56,8 @@ class Expressions(Positions):
         self.envs.append(env)
         return self.remember(key, value)
 
-    def remember_reduction(self, node: Reduce, env: Env, want: DType, value: Val) -> None:
-        """A reduction that was computed together with others."""
+    def remember_part(self, node: Scalar, env: Env, want: DType, value: Val) -> None:
+        """A part of an expression that was computed before: a reduction together with others, or what shared memory has."""
         free = None if env.type_of(node) is not None else want
         self.envs.append(env)
         self.remember((node, id(env), free, False), value)

@@ -256,12 +256,18 @@ def _is_transform(body: Scalar, places: Sequence[int]) -> bool:
     Tiles overlap, so that each is asked for several times, and products between transforms (`filtered`) want to know
     where it is.
     """
-    if not isinstance(body, Reduce) or body.kind != "sum" or body.body.op != "*":
-        return False
-    factors = body.body.args
+    found = tabled(body)
+    return found is not None and found.operand in places
+
+
+def tabled(node: Scalar) -> Read | None:
+    """The element in a sum of products of constant tables and one element; None where a node is no such sum."""
+    if not isinstance(node, Reduce) or node.kind != "sum" or node.body.op != "*":
+        return None
+    factors = node.body.args
     reads = [each for each in factors if isinstance(each, Read)]
     tables = sum(isinstance(each, Table) for each in factors)
-    return len(reads) == 1 and reads[0].operand in places and tables == len(factors) - 1 > 0
+    return reads[0] if len(reads) == 1 and tables == len(factors) - 1 > 0 else None
 
 
 def _is_linear_read(body: Scalar) -> bool:

@@ -114,7 +114,7 @@ class StageWriter(StageLayout):
             loops.insert(place, (piece, self.extents[lane], chunk))
             if packed:
                 stop = f"k_min64({stop} - {piece.name} * {chunk}, {chunk})"
-                at, vars[lane] = self._inside(at, vars[lane], piece, self.vectors_at_once(self.extents[lane]))
+                at, vars[lane] = self._inside(at, vars[lane], piece, self.vectors_at_once(lane))
             else:
                 start, stop = f"{piece.name} * {chunk}", f"k_min64({stop}, ({piece.name} + 1) * {chunk})"
         with emitter.level(body, *(var for var, _, _ in loops)):
@@ -123,7 +123,7 @@ class StageWriter(StageLayout):
             elif block:
                 self.blocks(block, at, vars, lane, start, stop)
             else:
-                self.pieces(vars[lane], start, stop, [at], self.vectors_at_once(self.extents[lane]))
+                self.pieces(vars[lane], start, stop, [at], self.vectors_at_once(lane))
         if block:
             own = vars[block.loop]
             loops = [(var, extent, block.size if var == own else by) for var, extent, by in loops]
@@ -189,19 +189,19 @@ class StageWriter(StageLayout):
                         return Blocked(k, self.variant.width, True)
         return None
 
-    def vectors_at_once(self, extent: Poly) -> int:
+    def vectors_at_once(self, lane: int) -> int:
         """Vectors at a time."""
-        count = self.variant.vectors if not any(placed.inner for placed in self.stage.placed) else 1
-        while count > 1 and extent.number is not None and extent.number < count * self.variant.width:
-            count -= 1
-        return count
+        most, length = self.variant.vectors, self.extents[lane].number
+        if any(placed.inner for placed in self.stage.placed):
+            return 1
+        return most if length is None else max(1, min(most, length // self.variant.width))
 
     def blocks(self, block: Blocked, at: list[Poly], vars: Sequence[Var], lane: int, start: str, stop: str) -> None:
         """Rows of one outer loop by the block, the last ones one by one."""
         emitter, size = self.emitter, block.size
         var = vars[block.loop]
         extent = self.extents[block.loop]
-        step = 1 if block.turned else self.vectors_at_once(self.extents[lane])
+        step = 1 if block.turned else self.vectors_at_once(lane)
         first = emitter.define("int64_t", "b", f"{var.name} * {size}")
 
         def moved(at_first: Poly, by: int) -> list[Poly]:
@@ -306,15 +306,16 @@ class StageWriter(StageLayout):
                 self._point(placed, spots, known_values)
 
     def _env(self, placed: PlacedInStage, spot: list[Poly], values: dict[Value, Val], inner: dict[Iter, Poly]) -> Env:
-        tensors = {}
-        for arg in placed.part.args:
-            if arg in self.buffers:
-                tensors[arg] = self.buffers[arg]
-            elif arg not in values:
-                tensors[arg] = self.memory.tensors[arg]
-                pointer = self.memory.pointers[arg]
-                self.pointers[pointer.name] = pointer
+        tensors = {arg: self.tensor(arg) for arg in placed.part.args if arg in self.buffers or arg not in values}
         return Env(placed.part, placed.at(spot) | inner, values, tensors)
+
+    def tensor(self, value: Value) -> TensorPlace:
+        """The place of an operand, whose pointer is used then."""
+        if value in self.buffers:
+            return self.buffers[value]
+        pointer = self.memory.pointers[value]
+        self.pointers[pointer.name] = pointer
+        return self.memory.tensors[value]
 
     def _point(self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]]) -> None:
         """A part that has one element per position of the outer loops."""
@@ -346,7 +347,7 @@ class StageWriter(StageLayout):
                 want = computed(found) if found is not None else dtype
                 vals = self.emitter.reductions([(node, env) for env in envs], want)
                 for env, val in zip(envs, vals, strict=True):
-                    self.emitter.remember_reduction(node, env, want, val)
+                    self.emitter.remember_part(node, env, want, val)
             else:
                 stack.extend(node.children)
 

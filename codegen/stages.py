@@ -110,7 +110,7 @@ def _joined(stage: Stage, part: Part) -> Stage | None:
     ]
     placed.append(PlacedInStage(part, outer, inner))
     out = Stage(tuple(stage.extents[k] for k in kept), tuple(placed))
-    return out if _worthwhile(out, stage, part) and not _unblocked(out) else None
+    return out if _worthwhile(out) and not _unblocked(out) else None
 
 
 def _unblocked(stage: Stage) -> bool:
@@ -122,7 +122,7 @@ def _unblocked(stage: Stage) -> bool:
     return any(each.inner for each in stage.placed) and any(is_product(each.part.scope) for each in stage.placed)
 
 
-def _worthwhile(stage: Stage, before: Stage, part: Part) -> bool:
+def _worthwhile(stage: Stage) -> bool:
     outer = known(stage.extents)
     volumes = [known([sizes(each.part)[k] for k in each.inner]) for each in stage.placed]
     if any(volume is not None and volume > ROW for volume in volumes):

@@ -18,7 +18,7 @@ from typing import Any
 
 from dslc.codegen.arithmetic import ceiling, over, plus, rest, times
 from dslc.codegen.factoring import factor_of
-from dslc.codegen.group import Part, Parts, reads_of
+from dslc.codegen.group import Part, Parts, reads_of, tabled
 from dslc.codegen.split_reductions import factors_of, outermost, part_of
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
@@ -176,12 +176,8 @@ def _chains(part: Part, by_value: dict[Value, Part]) -> Iterator[_Chain]:
 
 def _table_sum(node: Reduce) -> Read | None:
     """The element read in a sum of products of tables and one element; None where a node is no such sum."""
-    if node.kind != "sum" or node.where or not all(isinstance(extent, Num) for extent in node.extents):
-        return None
-    factors = factors_of(node)
-    reads = [each for each in factors if isinstance(each, Read)]
-    tables = sum(isinstance(each, Table) for each in factors)
-    return reads[0] if len(reads) == 1 and 0 < tables == len(factors) - 1 else None
+    known = not node.where and all(isinstance(extent, Num) for extent in node.extents)
+    return tabled(node) if known else None
 
 
 def _plain(each: Read) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product as positions
+from math import prod
 from typing import Any
 
 from dslc.codegen.emit import Emitter
@@ -71,9 +72,7 @@ def filtered_code(filter: Filter, memory: GroupMemory, names: dict[Sym, str], va
         axis: (f"z{k}", result.strides[at])
         for k, (axis, at) in enumerate(zip(filter.after.made, filter.tiles, strict=True))
     }
-    width, points = variant.width, 1
-    for axis in filter.before.made:
-        points *= filter.before.sizes[axis]
+    width, points = variant.width, prod(filter.before.sizes[axis] for axis in filter.before.made)
     vector = f"V<float, {width}>"
 
     def loaded(at: Sequence[int]) -> str:

@@ -77,7 +77,6 @@ def product_of(part: Part) -> Product | None:
         first, second = second, first
     down, right = ({scope.iters[k] for k in classes[side]} for side in (first, second))
     found: tuple[dict[Scalar, None], dict[Scalar, None]] = ({}, {})
-    roots = (node.body, node.where) if node.where else (node.body,)
     if not all(_shares(root, down, right, part.dtypes, found) for root in roots) or not all(found):
         return None
     return Product(node, tuple(classes[first]), tuple(classes[second]), (tuple(found[0]), tuple(found[1])))
@@ -221,18 +220,13 @@ class ProductStage(CudaStage):
             env = self._at(down, k, right, step)
             for node, vector, kind in sides[0]:
                 text = f"{vector}.lane[{k}]" if kind is not DType.BOOL else f"({vector}.lane[{k}] != 0)"
-                self._is(node, env, Val(text, kind, False, emitter.top))
+                emitter.remember_part(node, env, kind, Val(text, kind, False, emitter.top))
             for node, vector, kind in sides[1]:
-                self._is(node, env, Val(vector, kind, True, emitter.top))
+                emitter.remember_part(node, env, kind, Val(vector, kind, True, emitter.top))
             emitter.take(
                 self.found.node.kind, name, emitter.spread(emitter.term(self.found.node, env, dtype)), dtype, True
             )
         emitter.lane = None
-
-    def _is(self, node: Scalar, env: Env, value: Val) -> None:
-        """Emit an expression at a place, read from shared memory."""
-        free = None if env.type_of(node) is not None else value.dtype
-        self.emitter.remember((node, id(env), free, False), value)
 
     def _result(self, down: Var, k: int, right: Var, value: Val) -> None:
         """One row of a thread's results: what is done with the sum, and where it goes."""
@@ -242,7 +236,7 @@ class ProductStage(CudaStage):
 
         def element() -> None:
             env = self._at(down, k, lane)
-            emitter.remember_reduction(self.found.node, env, value.dtype, value)
+            emitter.remember_part(self.found.node, env, value.dtype, value)
             self.put(env, emitter.emit_as(part.scope.body, env, computed(part.scope.dtype)))
 
         with emitter.level(then, fence=True):
@@ -351,11 +345,6 @@ class ProductStage(CudaStage):
         if step:
             lengths = [of_scalar(extent, lambda each: None, ranges) for extent in node.extents]
             iters.update(zip(node.iters, split_up(step, lengths, ranges), strict=True))
-        tensors = {}
-        for arg in part.args:
-            tensors[arg] = self.memory.tensors[arg]
-            pointer = self.memory.pointers[arg]
-            self.pointers[pointer.name] = pointer
-        env = Env(part, iters, {}, tensors)
+        env = Env(part, iters, {}, {arg: self.tensor(arg) for arg in part.args})
         self.emitter.envs.append(env)
         return env

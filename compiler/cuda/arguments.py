@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -201,21 +201,14 @@ class FoundCall:
     sizes: tuple[int, int, int, int] = (1, 1, 1, 1)
     #: sizes of the window where it moves by one position, for what a vendor's algorithms save
     window: tuple[int, ...] = ()
-    #: where one call does not reach: how far each tensor moves on for every further one, in elements
-    moves: tuple[tuple[tuple[str, int], ...], ...] = ()
+    #: for each call, how far each tensor has moved on, in elements: several where one does not reach
+    moves: tuple[Mapping[str, int], ...] = ()
 
     def calls(self) -> Iterator[tuple[tuple[str, Argument], ...]]:
         """The arguments of each call."""
-        yield self.arguments
-        for moved in self.moves:
-            by = dict(moved)
+        for by in self.moves:
             yield tuple(
-                (
-                    name,
-                    replace(value, offset=value.offset + by[name])
-                    if isinstance(value, StridedView) and name in by
-                    else value,
-                )
+                (name, replace(value, offset=value.offset + by[name]) if isinstance(value, StridedView) else value)
                 for name, value in self.arguments
             )
 
@@ -302,19 +295,16 @@ class _Call:
             return ()
         return tuple(axis.extent for name in summed for axis in self.axes[name])
 
-    def _moves(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        """Byte offsets by which each tensor argument moves between calls of a batch."""
-        tensors = {
-            entry.name: entry.value.id for entry in self.pattern.call.attrs
-            if isinstance(entry.value, t.Name) and entry.value.id in self.placed.below
-        }  # fmt: skip
-        every = list(product(*(range(axis.extent) for axis in self.placed.outside)))
+    def _moves(self) -> tuple[dict[str, int], ...]:
+        """The offset of each tensor argument in each call of a batch."""
+        attrs, outside = self.pattern.call.attrs, self.placed.outside
+        tensors = {e.name: name for e in attrs if (name := e.value.bare) and name in self.placed.below}
         return tuple(
-            tuple(
-                (name, sum(at * axis.strides[tensor] for at, axis in zip(position, self.placed.outside, strict=True)))
+            {
+                name: sum(at * axis.strides[tensor] for at, axis in zip(position, outside, strict=True))
                 for name, tensor in tensors.items()
-            )
-            for position in every[1:]
+            }
+            for position in product(*(range(axis.extent) for axis in outside))
         )
 
     def _environment(self) -> Env:
@@ -332,12 +322,11 @@ class _Call:
                 if types.setdefault(name, own) != own:
                     raise _Unfit
         names |= {name: own for name, own in types.items() if name not in DTYPES}
-        names |= {
-            "stride": AskedFunction(self._stride), "regular": AskedFunction(self._regular), "size": AskedFunction(self._size),
-            "dense": AskedFunction(self._dense),
-            "bytes": AskedFunction(lambda call, env: self._asked(call).bytes), "aligned": AskedFunction(self._aligned),
-            "elements": AskedFunction(lambda call, env: self._asked(call).elements),
+        asked: dict[str, Callable[[t.Call, Env], Any]] = {
+            "stride": self._stride, "regular": self._regular, "size": self._size, "dense": self._dense, "aligned": self._aligned,
+            "bytes": lambda call, env: self._asked(call).bytes, "elements": lambda call, env: self._asked(call).elements,
         }  # fmt: skip
+        names |= {name: AskedFunction(answer) for name, answer in asked.items()}
         env = Env(pattern.lowering.module, pattern.rules)
         for name, value in names.items():
             env.bind(name, value)

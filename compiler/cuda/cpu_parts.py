@@ -117,13 +117,10 @@ def opaque(graph: Graph) -> bool:
 MOST = 200  #: nodes of a part that is looked at: larger ones are left as they are
 
 
-def on_the_cpu(rules: Rules, around: Neighbours, device: Device, profiles: Profiles) -> list[NodeGroup]:
-    """Parts for the CPU: neighbours of what only ONNX Runtime can run, as far as the sum of prices gets less by them."""
-    return _Parts(rules, around, device, profiles).found()
-
-
 @dataclass(eq=False)
-class _Parts:
+class CpuParts:
+    """Parts for the CPU: what only ONNX Runtime can run with its neighbours, as far as the sum of prices gets less by them."""
+
     rules: Rules
     around: Neighbours
     device: Device

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import heappop, heappush
 
-from dslc.cuda.cpu_parts import on_the_cpu
+from dslc.cuda.cpu_parts import CpuParts
 from dslc.cuda.devices import Device
 from dslc.cuda.programs import looks_only, sums_products, view_of_node
 from dslc.cuda.vendor_calls import Calls
@@ -20,19 +20,6 @@ from dslc.semantics.library import Rules
 EPILOGUE = 3  #: nodes behind a product that may be computed with it
 
 
-def grouped(
-    rules: Rules, graph: Graph, device: Device, calls: Calls, profiles: Profiles, scratch: Callable[[Graph], object | None],
-    own: Sequence[NodeGroup] = (),
-) -> Graph:  # fmt: skip
-    """The graph with everything that runs as one as one kernel node.
-
-    Args:
-        scratch: None where there is no kernel for a group.
-        own: groups that a library wrote a better kernel for than is generated.
-    """
-    return _Grouping(rules, graph, device, calls, profiles, scratch).graph_of_groups(own)
-
-
 def turnable(rules: Rules, around: Neighbours, value: Value) -> bool:
     """Return whether a result may lie in any order, since all its users are views."""
     users = around.used.get(value, ())
@@ -40,7 +27,9 @@ def turnable(rules: Rules, around: Neighbours, value: Value) -> bool:
 
 
 @record
-class _Grouping:
+class Grouping:
+    """A graph whose nodes are grouped; `scratch` gives None where there is no kernel for a group."""
+
     rules: Rules
     graph: Graph
     device: Device
@@ -48,10 +37,13 @@ class _Grouping:
     profiles: Profiles
     scratch: Callable[[Graph], object | None]
 
-    def graph_of_groups(self, own: Sequence[NodeGroup] = ()) -> Graph:
-        """The graph with every vendor's call and every group of other nodes as one kernel node."""
+    def grouped(self, own: Sequence[NodeGroup]) -> Graph:
+        """The graph with everything that runs as one as one kernel node.
+
+        `own`: groups that a library wrote a better kernel for than is generated.
+        """
         around = Neighbours(self.graph)
-        hosts = on_the_cpu(self.rules, around, self.device, self.profiles)
+        hosts = CpuParts(self.rules, around, self.device, self.profiles).found()
         calls = self._calls(around, {node for group in hosts for node in group.nodes})
         taken = {node for group in (*hosts, *calls) for node in group.nodes}
         groups: list[NodeGroup] = []

@@ -12,7 +12,7 @@ from math import prod
 from dslc.cost.targets import NoPlan
 from dslc.cuda.cpu_parts import Hosted, opaque
 from dslc.cuda.devices import Device
-from dslc.cuda.grouping import grouped, turnable
+from dslc.cuda.grouping import Grouping, turnable
 from dslc.cuda.memory import assembled
 from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan, PlanStep
 from dslc.cuda.programs import as_kernel, lifted, view_of_node
@@ -176,9 +176,11 @@ class _Planner:
 
     def run(self) -> Planned:
         for value, name in zip(self.graph.inputs, self.names, strict=True):
-            self.where[value] = self._new(value.type, BufferPlace.INPUT, name)
+            number = self._buffer(value.type.bytes, BufferPlace.INPUT, name)
+            self.where[value] = plain(number, value.type.dtype, value.type.sizes)
         own = [group for group in self.written(self.graph, self.around) if self._is_written(group)]
-        graph = grouped(self.rules, self.graph, self.device, self.calls, self.profiles, self._wants, own)
+        grouping = Grouping(self.rules, self.graph, self.device, self.calls, self.profiles, self._wants)
+        graph = grouping.grouped(own)
         self.around = Neighbours(graph)
         for node in graph.nodes():
             if isinstance(node, Input) or node.constant:
@@ -208,7 +210,7 @@ class _Planner:
             return
         if all(prod(value.type.sizes) == 0 for value in node.values):
             for value in node.values:
-                self.where[value] = self._new(value.type, BufferPlace.SHARED)
+                self.where[value] = self._new(value.type)
             return
         if len(node.types) == 1 and self._call(node):
             return
@@ -220,22 +222,18 @@ class _Planner:
         views = [plain(-1, arg.type.dtype, arg.type.sizes) if arg.constant else self.where[arg] for arg in kernel.args]
         taken = self.calls.best(kernel, views, turns)
         if not taken:
-            loose = [k for k, view in enumerate(views) if not view.plain]
             ordered = [plain(view.buffer, view.dtype, view.shape) for view in views]
             # nothing is copied for a call that does not take it then
-            if not loose or not self.calls.best(kernel, ordered, turns):
-                return False
-            for k in loose:
-                views[k] = self._copied(kernel.args[k])
-            taken = self.calls.best(kernel, views, turns)
-        if not taken:
-            return False
-        self._take(node, kernel, views, taken)
-        return True
+            if self.calls.best(kernel, ordered, turns):
+                views = [view if view.plain else self._copied(kernel.args[k]) for k, view in enumerate(views)]
+                taken = self.calls.best(kernel, views, turns)
+        if taken:
+            self._take(node, kernel, views, taken)
+        return taken is not None
 
     def _take(self, node: Node, kernel: Kernel, views: Sequence[StridedView], taken: TakenCall) -> None:
         one = taken.found
-        made = self._new(Value(node).type, BufferPlace.SHARED)
+        made = self._new(Value(node).type)
         self.where[Value(node)] = StridedView(made.buffer, made.dtype, taken.result.shape, taken.result.strides)
         kernel = lifted(kernel) if taken.whole else kernel
         buffers = {RESULT: made.buffer}
@@ -250,8 +248,8 @@ class _Planner:
                 for name, v in arguments
             )
             wanted = function.workspace if function else 0
-            scratch = (self._scratch(wanted),) if wanted else ()
-            seconds = taken.seconds / (1 + len(one.moves))
+            scratch = (self._buffer(wanted),) if wanted else ()
+            seconds = taken.seconds / len(one.moves)
             self.drafts.append(CallStep.of(rule, one.function, own, written, scratch, seconds))
 
     # ---- kernels ------------------------------------------------------------------------------------------------------
@@ -309,7 +307,7 @@ class _Planner:
     def _host(self, values: Values, args: Sequence[Value]) -> None:
         """A part for the CPU; together with the one before it, where nothing is between them."""
         inputs = tuple(dict.fromkeys(arg for arg in args if not arg.constant))
-        outputs, writes = values, tuple(self._new(value.type, BufferPlace.SHARED) for value in values)
+        outputs, writes = values, tuple(self._new(value.type) for value in values)
         before = self.parts.pop(len(self.drafts) - 1, None)
         if before is not None:
             last = self.drafts.pop()
@@ -382,8 +380,8 @@ class _Planner:
 
     def _emit(self, kernel: Kernel, wants: Wants) -> list[StridedView]:
         reads = tuple(self._operand(arg) for arg in kernel.args)
-        outs = [self._new(value.type, BufferPlace.SHARED) for value in kernel.values]
-        held = tuple(map(self._scratch, wants.scratch))
+        outs = [self._new(value.type) for value in kernel.values]
+        held = tuple(map(self._buffer, wants.scratch))
         name = self._named(kernel.group)
         seconds = wants.seconds
         if seconds is None:
@@ -432,21 +430,20 @@ class _Planner:
         """The buffer of a weight in some layout."""
         for known, own in self.weights.values():
             if known == value and own.strides == view.strides and own.shape == view.shape:
-                return StridedView(own.buffer, own.dtype, own.shape, own.strides)
+                return own
         name = f"w{len(self.weights)}"
-        self.buffers.append(Buffer(BufferPlace.WEIGHT, value.type.bytes, name))
-        made = StridedView(len(self.buffers) - 1, view.dtype, view.shape, view.strides)
+        number = self._buffer(value.type.bytes, BufferPlace.WEIGHT, name)
+        made = StridedView(number, view.dtype, view.shape, view.strides)
         self.weights[name] = (value, made)
         return made
 
-    def _scratch(self, bytes: int) -> int:
-        """The number of a new buffer that steps share."""
-        self.buffers.append(Buffer(BufferPlace.SHARED, bytes))
+    def _buffer(self, bytes: int, place: BufferPlace = BufferPlace.SHARED, name: str = "") -> int:
+        """The number of a new buffer."""
+        self.buffers.append(Buffer(place, bytes, name))
         return len(self.buffers) - 1
 
-    def _new(self, type: TensorType, place: BufferPlace, name: str = "") -> StridedView:
-        self.buffers.append(Buffer(place, type.bytes, name))
-        return plain(len(self.buffers) - 1, type.dtype, type.sizes)
+    def _new(self, type: TensorType) -> StridedView:
+        return plain(self._buffer(type.bytes), type.dtype, type.sizes)
 
 
 def _above(outputs: Values, inputs: Values) -> Values:

@@ -105,7 +105,7 @@ class Runner:
         #: calls that a library does not compute at once, by their steps, and the kernels for what follows them
         self._in_two: dict[int, tuple[Epilogue, Any]] = {}
         self._recorded: Any | None = None
-        self._record, self._runs, self._ran = record, 0, False
+        self._record, self._runs = record, 0
         try:
             shared = self._allocate(self.plan.shared)
             there = self._weights(rules, planned, {} if weights is None else weights, weights is None)
@@ -140,18 +140,12 @@ class Runner:
         for name, key in new.items():
             value, view = planned.weights[name]
             array = arrays[value] if value in arrays else value.node.data.load()  # type: ignore[attr-defined]
-            pointer = self.launcher.allocate(max(value.type.bytes, 1))
-            if own:
-                self._own.append(pointer)
-            # whoever shares them frees it, also where what follows fails
+            pointer = self._allocate(value.type.bytes)
+            self.launcher.upload(pointer, laid_out(array, view))
+            # from now on whoever shares it frees it, also where what follows fails
             known[key] = pointer
-            try:
-                self.launcher.upload(pointer, laid_out(array, view))
-            except BaseException:
-                del known[key]
-                if not own:
-                    self.launcher.free(pointer)
-                raise
+            if not own:
+                self._own.remove(pointer)
         return {name: known[key] for name, key in keys.items()}
 
     def _load(self, name: str, rule: str, program: Graph) -> Any:
@@ -182,17 +176,16 @@ class Runner:
     def _start(self) -> None:
         """All steps; from the second run on as one recorded graph, where the launcher can."""
         self._runs += 1
-        self._ran = False
         # the libraries have chosen their algorithms and made their memory in the first run: nothing may be made while it is recorded
-        if self._record and self._runs == 2:
-            self._recorded = self._graph()
+        if self._record and self._runs == 2 and self._graph():
+            return
         if self._recorded is not None:
             self.launcher.replay(self._recorded)
-        elif not self._ran:
+        else:
             self._steps(self._runs == 1 and self.launcher.delayed)
 
-    def _graph(self) -> Any | None:
-        """All steps as a graph; None where nothing is recorded (`_ran`: because everything was run)."""
+    def _graph(self) -> bool:
+        """Record all steps as a graph, where that can be; return whether everything was run instead."""
         others = range(1, self.plan.streams)
         try:
             self.launcher.begin()
@@ -202,15 +195,13 @@ class Runner:
             self._steps()
             for stream in others:
                 self.launcher.wait(0, self.launcher.record(stream))
-            recorded = self.launcher.end()
+            self._recorded = self.launcher.end()
         except CudaFailure:
             # a library that cannot be recorded is run as before, and what is wrong shows then
-            self._record = False
             with suppress(CudaFailure):
                 self.launcher.end()
-            return None
-        self._ran = recorded is None
-        return recorded
+            return False
+        return self._recorded is None
 
     def _steps(self, one_by_one: bool = False) -> None:
         """Starts every step. `one_by_one` waits for each, so that one that fails is known by its name."""

@@ -135,7 +135,7 @@ class Calls:
 
     def _seconds(self, one: FoundCall) -> float:
         views = [value for _, value in one.arguments if isinstance(value, StridedView)]
-        calls = 1 + len(one.moves)
+        calls = len(one.moves)
         moved = sum(_touched(view) * view.dtype.bytes for view in views)
         return calls * self.device.call(one.flops / calls, moved, views[0].dtype, one.sizes, one.window)
 

@@ -89,15 +89,19 @@ class Vendors:
                 use(found, stream)
         return found
 
-    @staticmethod
-    def _key(invoked: Invoked) -> Hashable:
+    def _ready(self, invoked: Invoked, stream: int, prepare: Callable[[], Any]) -> Any:
+        """Prepare a call on a stream, once."""
+
         def what(value: Any) -> Any:
             return (
                 (value.dtype, value.shape, value.strides, value.pointer % 256) if isinstance(value, Tensor) else value
             )
 
         arguments = tuple((name, what(value)) for name, value in sorted(invoked.arguments.items()))
-        return (invoked.function, invoked.workspace[1], arguments)
+        key = (invoked.function, invoked.workspace[1], arguments, stream)
+        if key not in self._prepared:
+            self._prepared[key] = prepare()
+        return self._prepared[key]
 
     # ---- cuBLAS -------------------------------------------------------------------------------------------------------
 
@@ -119,10 +123,7 @@ class Vendors:
     def _lt(self, invoked: Invoked, stream: int) -> None:
         lt, given = self._module("nvmath.bindings.cublasLt"), invoked.arguments
         handle = self._handle("cublasLt", stream, lt.create)
-        key = (self._key(invoked), stream)
-        if key not in self._prepared:
-            self._prepared[key] = self._lt_prepared(lt, handle, invoked)
-        desc, layouts, algorithm = self._prepared[key]
+        desc, layouts, result = self._ready(invoked, stream, lambda: self._lt_prepared(lt, handle, invoked))
         if "bias" in given:
             _set(
                 lt.matmul_desc_set_attribute,
@@ -135,10 +136,11 @@ class Vendors:
         workspace, size = invoked.workspace
         lt.matmul(
             handle, desc, alpha.ctypes.data, a.pointer, layouts[0], b.pointer, layouts[1], beta.ctypes.data,
-            d.pointer, layouts[2], d.pointer, layouts[2], algorithm, workspace, size, stream,
+            # the algorithm is the first field of the result
+            d.pointer, layouts[2], d.pointer, layouts[2], result.ctypes.data, workspace, size, stream,
         )  # fmt: skip
 
-    def _lt_prepared(self, lt: Any, handle: int, invoked: Invoked) -> tuple[int, list[int], int]:
+    def _lt_prepared(self, lt: Any, handle: int, invoked: Invoked) -> tuple[int, list[int], Any]:
         blas, given = self._module("nvmath.bindings.cublas"), invoked.arguments
         m, n, k = (_whole(given[name]) for name in ("m", "n", "k"))
         tensors = {name: _tensor(given[name]) for name in ("a", "b", "d")}
@@ -179,19 +181,14 @@ class Vendors:
         lt.matmul_preference_destroy(preference)
         if not count[0]:
             raise CudaFailure(Reason.LAUNCH, "no algorithm computes it")
-        # the algorithm is the first field of the result, which is kept with it
-        self._prepared[("kept", id(result))] = result
-        return desc, layouts, int(result.ctypes.data)
+        return desc, layouts, result
 
     # ---- cuDNN --------------------------------------------------------------------------------------------------------
 
     def _convolution(self, invoked: Invoked, stream: int) -> None:
         cudnn, given = self._module("cudnn"), invoked.arguments
         handle = self._handle("cudnn", stream, cudnn.create_handle, cudnn.set_stream)
-        key = (self._key(invoked), stream)
-        if key not in self._prepared:
-            self._prepared[key] = self._convolution_prepared(cudnn, handle, invoked)
-        graph, tensors = self._prepared[key]
+        graph, tensors = self._ready(invoked, stream, lambda: self._convolution_prepared(cudnn, handle, invoked))
         graph.execute({own: _tensor(given[name]).pointer for own, name in tensors}, invoked.workspace[0], handle=handle)
 
     def _convolution_prepared(self, cudnn: Any, handle: Any, invoked: Invoked) -> tuple[Any, list[tuple[Any, str]]]:

@@ -6,7 +6,7 @@ is put into it. Where the positions of D are many, each box of them is an operat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from math import prod
 
@@ -58,8 +58,42 @@ class Corrected:
         return bool(self.pieces) and {*calls_of(*self.pieces)} <= {*calls_of(self.mutant)}
 
     def value(self, rules: Rules) -> Value:
-        """The corrected program."""
-        return corrected(rules, self.old, self.mutant, self.boxes, self.pieces, self.own)
+        """`{[i] select(i in boxes, old[i], mutant[i])}`: the mutant where there are no boxes, the region where they are everything.
+
+        With `pieces` each box is read from its own: `pieces[k][(i - start) // step]`; with `own` all of them are read from that.
+        """
+        boxes, pieces, shape = self.boxes, self.pieces, shape_of(self.old)
+        if not boxes:
+            return self.mutant
+        at = tuple(traversal(k) for k in range(len(shape)))
+        args = (self.mutant, *(pieces or (self.own or whole(rules, self.old),)))
+        body: Scalar = read(0, at)
+        if pieces:
+            # what is not corrected asks as little as possible: the boxes that these make together come first
+            for outer, numbers in _outer(boxes, shape):
+                chosen: Scalar | None = None
+                for k in numbers:
+                    places = zip(at, boxes[k].start, boxes[k].step, strict=True)
+                    index = tuple(apply("//", apply("-", it, num(start)), num(step)) for it, start, step in places)
+                    piece: Scalar = read(k + 1, index)
+                    chosen = apply("select", _inside(at, boxes[k], shape), piece, chosen) if chosen else piece
+                assert chosen
+                body = apply("select", _inside(at, outer, shape), chosen, body)
+        else:
+            guard: Scalar = num(False)
+            for box in boxes:
+                guard = apply("or", guard, _inside(at, box, shape))
+            body = apply("select", guard, read(1, at), body)
+        made = scope_value(Scope(shape, body, self.old.type.dtype), args)
+        # what lays out the mutant's result, and the region's own expression, are parts of the one scope
+        for arg in args:
+            node, around = arg.node, made.node
+            goes_in = isinstance(node, ScopeNode) and (
+                not pieces or arg is self.mutant or isinstance(node.scope.body, Read)
+            )
+            if goes_in and isinstance(around, ScopeNode) and arg in around.args:
+                made = inline(made, around.args.index(arg))
+        return made
 
     def shows(self, rules: Rules, fact: Fact) -> bool:
         """Return whether a fact is this correction, and proved by inclusion: the difference lies inside of the boxes."""
@@ -120,60 +154,6 @@ def wrong_at(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> tupl
     except NotCompared:
         return None
     return found.boxes[0].start if found.boxes else None
-
-
-def corrected(
-    rules: Rules,
-    old: Value,
-    mutant: Value,
-    boxes: Sequence[Box],
-    pieces: Sequence[Value] = (),
-    own: Value | None = None,
-) -> Value:
-    """`{[i] select(i in boxes, old[i], mutant[i])}`: the mutant where there are no boxes, the region where they are everything.
-
-    With `pieces` each box is read from its own: `pieces[k][(i - start) // step]`; with `own` all of them are read from that.
-    """
-    if not boxes:
-        return mutant
-    shape = shape_of(old)
-    at = tuple(traversal(k) for k in range(len(shape)))
-    args: list[Value] = [mutant, *pieces] if pieces else [mutant, own or whole(rules, old)]
-    body: Scalar = read(0, at)
-    if pieces:
-        # what is not corrected asks as little as possible: the boxes that these make together come first
-        for outer, numbers in _outer(boxes, shape):
-            chosen: Scalar | None = None
-            for k in numbers:
-                places = zip(at, boxes[k].start, boxes[k].step, strict=True)
-                index = tuple(apply("//", apply("-", it, num(start)), num(step)) for it, start, step in places)
-                piece: Scalar = read(k + 1, index)
-                chosen = apply("select", _inside(at, boxes[k], shape), piece, chosen) if chosen else piece
-            assert chosen
-            body = apply("select", _inside(at, outer, shape), chosen, body)
-    else:
-        guard: Scalar = num(False)
-        for box in boxes:
-            guard = apply("or", guard, _inside(at, box, shape))
-        body = apply("select", guard, read(1, at), body)
-    made = scope_value(Scope(shape, body, old.type.dtype), tuple(args))
-    # what lays out the mutant's result, and the region's own expression, are parts of the one scope
-    return _inlined(
-        made,
-        [
-            arg
-            for arg in args
-            if isinstance(arg.node, ScopeNode)
-            and (not pieces or arg is mutant or isinstance(arg.node.scope.body, Read))
-        ],
-    )
-
-
-def _inlined(value: Value, which: Iterable[Value]) -> Value:
-    for arg in which:
-        if isinstance(value.node, ScopeNode) and arg in value.node.args:
-            value = inline(value, value.node.args.index(arg))
-    return value
 
 
 def _outer(boxes: Sequence[Box], shape: Sequence[int]) -> Iterator[tuple[Box, list[int]]]:

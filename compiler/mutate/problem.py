@@ -116,15 +116,11 @@ def problem_of(rules: Rules, region: Graph) -> MutationProblem:
     found = small
     for even in (EVEN, EVEN_OF_LARGE):
         shapes = _shrunk(rules, small, even)
+        if shapes is None:
+            break
         # an attribute that is a size (as many groups as channels) is that size at small sizes as well
-        options = (
-            ()
-            if shapes is None
-            else (
-                _over(rules, small, shapes, each) for each in ({}, renamed_sizes(map(shape_of, small.inputs), shapes))
-            )
-        )
-        made = next((each for each in options if each), None)
+        renamed = renamed_sizes(map(shape_of, small.inputs), shapes)
+        made = _over(rules, small, shapes, {}) or _over(rules, small, shapes, renamed)
         if not made:
             break
         found = made

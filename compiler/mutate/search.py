@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
-from heapq import nsmallest
+from functools import cached_property
+from heapq import heappop, heappush, nsmallest
 from itertools import combinations, permutations, product, zip_longest
 from math import inf, prod
 
@@ -122,7 +123,6 @@ class _Search:
         self._shapes = Shapes(rules, problem.region.inputs[0].type.dtype)
         #: the middle of what operators compute
         self._parts: dict[Value, Value] = {}
-        self._sorted: Array | None = None
         self._normal = Normalizer()
 
     # ---- the run -----------------------------------------------------------------------------------------------
@@ -202,20 +202,16 @@ class _Search:
         turns = list(product(subsets, (True, False)))
         # the one whose work is the least goes on, the region's own operators more than others: what changes most comes as early
         weights = [2.0 if same else 1.0 for _, same in turns]
-        going = {number: self._turn(pool, *turn) for number, turn in enumerate(turns)}
-        spent = [0.0] * len(turns)
+        going = [(0.0, number, self._turn(pool, *turn)) for number, turn in enumerate(turns)]
         while going:
             if self._now() > end:
                 self.complete = False
                 return
-            number = min(going, key=lambda each: spent[each])
+            spent, number, turn = heappop(going)
             before = self.work
-            batch = next(going[number], None)
-            if batch is None:
-                del going[number]
-                continue
-            yield from batch
-            spent[number] += (1 + self.work - before) / weights[number]
+            if (batch := next(turn, None)) is not None:
+                yield from batch
+                heappush(going, (spent + (1 + self.work - before) / weights[number], number, turn))
 
     def _turn(
         self, pool: TensorPool, changed: Sequence[int], same: bool
@@ -456,10 +452,12 @@ class _Search:
         result = self._result(pool, replace(fitted, scope=part), args)
         if result is None:
             return False
-        if self._sorted is None:
-            self._sorted = np.unique(self.result)
         some = result[result != 0]
         return bool((self._sorted[np.searchsorted(self._sorted, some) % self._sorted.size] == some).any())
+
+    @cached_property
+    def _sorted(self) -> Array:
+        return np.unique(self.result)
 
     def _places(self, layout: Layout, ties: bool, shape: Shape) -> Array:
         """The place in an operator's result of a shape of each element of the region's."""

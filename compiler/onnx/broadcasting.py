@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,9 @@ class Sources:
         """Every run of sizes of which one is symbolic, by the first value that has it, and the position of that."""
         out: dict[tuple[Scalar | int, ...], tuple[Place, int]] = {}
         readers = Counter(self._outputs)
-        order = nodes_of(self._outputs)
-        for node in order:
+        for node in self.position:
             readers.update(set(node.args))
-        for position, node in enumerate(order):
+        for node, position in self.position.items():
             for value in () if node.constant else node.values:
                 if value.known and not value.type.is_static and (readers[value] > 1 or isinstance(node, Input)):
                     shape = value.type.shape
@@ -107,10 +107,8 @@ class Symbols:
         parts: list[Value] = []
         at = 0
         while at < len(items):
-            end = at + 1
-            if isinstance(items[at], int):
-                while end < len(items) and isinstance(items[end], int):
-                    end += 1
+            numbers = list(takewhile(lambda one: isinstance(one, int), items[at:]))
+            end = at + max(1, len(numbers))
             for longer in range(len(items), end, -1):
                 place = self._sources.place(items[at:longer], self.before)
                 if place is not None and (self._opset >= _SOME or longer - at == place[0].type.rank):
@@ -118,7 +116,6 @@ class Symbols:
                     end = longer
                     break
             else:
-                numbers = [one for one in items[at:end] if isinstance(one, int)]
                 parts.append(whole_numbers(numbers) if numbers else self._size(items[at]))
             at = end
         return parts

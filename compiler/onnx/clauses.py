@@ -56,10 +56,9 @@ class NodeView:
 
     def attribute(self, name: str) -> tuple[bool, Any]:
         """Return whether the attribute has a value (in the file, or ONNX's default), and the value."""
-        if name in self.attrs:
-            return True, self.attrs[name]
-        if name in self.defaults:
-            return True, self.defaults[name]
+        for values in (self.attrs, self.defaults):
+            if name in values:
+                return True, values[name]
         return False, None
 
     def exists(self, name: str) -> bool:
@@ -76,15 +75,10 @@ def node_view(
     known: Callable[[Value], tuple[Any, ...] | None],
 ) -> NodeView:
     """The view of a node for its clauses."""
-    defaults: dict[str, Any] = {}
-    declared: frozenset[str] | None = None
-    if schema is not None:
-        declared = frozenset(schema.attributes)
-        for name, attribute in schema.attributes.items():
-            if attribute.default_value.type:
-                defaults[name] = attribute_value(attribute.default_value)
+    own = {} if schema is None else {name: attribute.default_value for name, attribute in schema.attributes.items()}
+    defaults = {name: attribute_value(default) for name, default in own.items() if default.type}
     attrs = {attribute.name: attribute_value(attribute) for attribute in node.attribute}
-    return NodeView(op, inputs, attrs, defaults, declared, used, known)
+    return NodeView(op, inputs, attrs, defaults, None if schema is None else frozenset(own), used, known)
 
 
 def active(rules: Rules, op: str, opset: int) -> tuple[OnnxClause, ...]:
@@ -107,9 +101,7 @@ def read_node(rules: Rules, clauses: Sequence[OnnxClause], view: NodeView) -> Va
     for clause in clauses:
         try:
             values = _import_only(rules, clause, view) if clause.value else _own(rules, clause, view)
-        except Skip:
-            continue
-        except NO_FIT:
+        except (Skip, *NO_FIT):
             continue
         if values is not None:
             return values
@@ -319,16 +311,25 @@ def _list_or_number(type: t.TypeExpr, items: tuple[Any, ...]) -> Any:
     return bool(items[0]) if type.name == "bool" else items[0]
 
 
+def starred(clause: OnnxClause) -> t.Param | None:
+    """The output of a clause that stands for all of a node's."""
+    return clause.outputs[0] if clause.outputs and len(clause.outputs) == 1 and clause.outputs[0].star else None
+
+
+def outputs_of(clause: OnnxClause, op: OperatorDef, values: Values) -> ValuesByPlace:
+    """An operator's results in the order in which its clause has them."""
+    if clause.outputs is None or starred(clause):
+        return values
+    names = [output.name for output in op.syntax.outputs]
+    return tuple(None if o.name == "_" else values[names.index(o.name)] for o in clause.outputs)
+
+
 def _outputs(clause: OnnxClause, op: OperatorDef | None, values: Values, view: NodeView) -> ValuesByPlace | None:
     """The values by output position of the node."""
     count = len(view.used)
-    if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:
+    if starred(clause):
         return values if len(values) == count else None
-    if clause.outputs is not None and op is not None:
-        names = [output.name for output in op.outputs]
-        given = tuple(None if o.name == "_" else values[names.index(o.name)] for o in clause.outputs)
-    else:
-        given = values
+    given = outputs_of(clause, op, values) if op else values
     padded = (*given, *([None] * (count - len(given))))[:count]
     if any(used and value is None for used, value in zip(view.used, padded, strict=True)):
         return None
@@ -353,8 +354,8 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> ValuesByPl
     later: list[tuple[t.Expr, Any]] = []
     pairs = _bind_inputs(clause, view, env)
     _bind_entries(clause, view, env, later, _named_in(clause, env), env.bind)
-    if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:
-        env.bind(clause.outputs[0].name, (0,) * len(view.used))
+    if every := starred(clause):
+        env.bind(every.name, (0,) * len(view.used))
     for statement in clause.statements:
         if isinstance(statement, t.Function):
             env.bind(statement.name, Closure(statement, env))

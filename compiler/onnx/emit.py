@@ -25,6 +25,7 @@ from dslc.onnx.clauses import (
     equal,
     is_literal,
     node_view,
+    outputs_of,
     read_node,
 )
 from dslc.onnx.constant_propagation import KnownValues
@@ -250,7 +251,7 @@ def _write(
         if name not in named and not _is_default(rules, op, k, node.args[k]):
             raise NotWritable
     attributes = (_attribute(rules, entry, op, node, env, schema) for entry in clause.attrs)
-    return spec_of(clause, schema, inputs, attributes, _outputs(clause, op, node))
+    return spec_of(clause, schema, inputs, attributes, outputs_of(clause, op, node.values))
 
 
 def spec_of(
@@ -298,13 +299,6 @@ def _needed(env: Env | None) -> Env:
     if not env:
         raise NotWritable
     return env
-
-
-def _outputs(clause: OnnxClause, op: OperatorDef, node: Call) -> ValuesByPlace:
-    if clause.outputs is None or (len(clause.outputs) == 1 and clause.outputs[0].star):
-        return node.values
-    names = [output.name for output in op.outputs]
-    return tuple(None if o.name == "_" else node.values[names.index(o.name)] for o in clause.outputs)
 
 
 def _is_default(rules: Rules, op: OperatorDef, index: int, value: Value) -> bool:

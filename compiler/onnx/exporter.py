@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import inf
 from typing import Any, get_args
 
@@ -243,7 +244,8 @@ class _Exporter:
         self._order: list[Spec] | None = None
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
-        self.copies: list[tuple[Value, str]] = []
+        #: further names of values
+        self.copies: dict[Value, list[str]] = {}
         self._count = 0
         self._namer = Namer(naming, context.ir_version)
 
@@ -275,16 +277,13 @@ class _Exporter:
         """The nodes; a second name of a value is an Identity right behind what gives it."""
         made = {self._final(output) for spec in order for output in spec.gives}
         self._namer.keep(spec.proto.name for spec in order if self.plan.kept(spec))
-        copies: dict[Value, list[str]] = {}
-        for value, name in self.copies:
-            copies.setdefault(value, []).append(name)
-        for value, names in copies.items():
+        for value, names in self.copies.items():
             if value not in made:
                 model.graph.node.extend(helper.make_node("Identity", [self.names[value]], [name]) for name in names)
         for spec in order:
             model.graph.node.append(self._node_of(spec))
             for output in map(self._final, spec.gives):
-                for name in copies.pop(output, ()):
+                for name in self.copies.pop(output, ()):
                     model.graph.node.append(helper.make_node("Identity", [self.names[output]], [name]))
 
     # ---- names -----------------------------------------------------------------------------------------------
@@ -293,21 +292,16 @@ class _Exporter:
         original = set(all_names(self.original))
         for value in self.graph.inputs:
             self._give(value, value.node.name)  # type: ignore[attr-defined]
-        required: list[tuple[str, Value]] = [
-            (info.name, value) for info, value in zip(self.original.output, outputs, strict=True)
-        ]
-        for spec in order:
-            required += [(name, self._final(value)) for name, value in spec.captured]
-        required += [(name, self._final(value)) for name, value in self.context.pinned.items()]
-        done: dict[str, Value] = {}
-        for name, value in required:
-            if name in done:
-                continue
-            done[name] = value
+        required: dict[str, Value] = {}
+        named = (pair for spec in order for pair in spec.captured)
+        results = zip((info.name for info in self.original.output), outputs, strict=True)
+        for name, value in chain(results, named, self.context.pinned.items()):
+            required.setdefault(name, self._final(value))
+        for name, value in required.items():
             if self.names.get(value) == name:
                 continue
             if value in self.names or name in self.taken or isinstance(value.node, Input):
-                self.copies.append((value, name))
+                self.copies.setdefault(value, []).append(name)
                 self.taken.add(name)
             else:
                 self._give(value, name)
@@ -317,7 +311,7 @@ class _Exporter:
                 self._name_one(self._final(read), reserved, user=next(iter(spec.gives), None))
             for output in spec.gives:
                 self._name_one(self._final(output), reserved, spec.proto.op_type)
-        for value, _ in self.copies:
+        for value in self.copies:
             self._name_one(value, reserved)
 
     def _give(self, value: Value, name: str) -> None:
@@ -478,12 +472,8 @@ class ComputedSizes:
             return frozenset()
         if node not in self._known:
             origin = self._context.origins.get(node.values[0])
-            if origin:
-                self._known[node] = _sizes(
-                    [value for value in origin.inputs if value is not None and value not in node.args]
-                )
-            else:
-                self._known[node] = self._written(node)
+            inputs = [value for value in origin.inputs if value and value not in node.args] if origin else []
+            self._known[node] = _sizes(inputs) if origin else self._written(node)
         return self._known[node]
 
     def _written(self, node: Call) -> frozenset[Node]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,8 +103,7 @@ class _Importer:
         weights += [sparse.values.name for sparse in graph.sparse_initializer]
         inputs = [value.name for value in graph.input]
         for names, what in ((inputs, "inputs"), (weights, "weights")):
-            twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-            if twice:
+            if twice := [name for name, count in Counter(names).items() if count > 1]:
                 raise error("E0808", f"{self.where} gives two {what} the name `{min(twice)}`", path=self.where)
         nodes = sorted_nodes(graph.node, {*inputs, *weights}, self.where)
         self._weights(set(inputs))
@@ -191,13 +191,12 @@ class _Importer:
     def _node(self, node: NodeProto) -> None:
         inputs = tuple(self.values[name] if name else None for name in node.input)
         domain = domain_of(node)
-        local = (node.domain, node.op_type) in self.functions
-        if local:
+        if (node.domain, node.op_type) in self.functions:
             results = self._kernel(node, inputs)
         else:
             results = self._vocabulary(node, inputs) if domain == "" else None
-        if results is None and not local and not captured(node):
-            results = self._read(node, domain, inputs)
+            if results is None:
+                results = self._read(node, domain, inputs)
         if results is None:
             results = self._opaque(node, inputs)
         results = tuple(None if value is None else self._placed(self._folded(value)) for value in results)
@@ -237,33 +236,27 @@ class _Importer:
     def _remember(self, node: NodeProto, inputs: ValuesByPlace, outputs: ValuesByPlace) -> None:
         """Keeps the node for export where its outputs are new values."""
         fresh = [v for v in outputs if v]
-        if not fresh or any(isinstance(v.node, Opaque) for v in fresh):
-            return
-        if any(v in inputs or v in self.origins or v in self.names or v.constant for v in fresh):
-            return
-        if len(set(fresh)) < len(fresh):
-            return
-        origin = Origin(node, inputs, outputs)
-        for value in fresh:
-            self.origins[value] = origin
+        known = (inputs, self.origins, self.names)
+        if len(set(fresh)) == len(fresh) and not any(
+            isinstance(v.node, Opaque) or v.constant or any(v in those for those in known) for v in fresh
+        ):
+            self.origins.update(dict.fromkeys(fresh, Origin(node, inputs, outputs)))
 
     def _read(self, node: NodeProto, domain: str, inputs: ValuesByPlace) -> ValuesByPlace | None:
-        op = node.op_type if not domain else f"{domain}.{node.op_type}"
-        if domain == "" and self.opsets.get("", 0) < OLDEST_OPSET:
+        op, opset = node.op_type if not domain else f"{domain}.{node.op_type}", self.opsets.get(domain, 0)
+        if captured(node) or (domain == "" and opset < OLDEST_OPSET):
             return None
-        clauses = active(self.rules, op, self.opsets.get(domain, 0))
         if op == "DequantizeLinear" and inputs and inputs[0] and inputs[0].constant:
             # runtimes join such a weight with the product that uses it
             return None
+        clauses = active(self.rules, op, opset)
         if not clauses or any(value is not None and not value.known for value in inputs):
             return None
         results = read_node(self.rules, clauses, self.view(node, domain, op, inputs))
         if results is None:
             return None
-        for name, value in zip(node.output, results, strict=True):
-            if value and name and not self._plausible(name, value):
-                return None
-        return results
+        named = zip(node.output, results, strict=True)
+        return results if all(self._plausible(name, value) for name, value in named if value and name) else None
 
     def view(self, node: NodeProto, domain: str, op: str, inputs: ValuesByPlace) -> NodeView:
         schema = schema_of(node.op_type, domain, self.opsets.get(domain, 0))
@@ -280,15 +273,9 @@ class _Importer:
         if not theirs or not value.known:
             return True
         ours = value.type
-        return (
-            ours.dtype is theirs.dtype
-            and ours.rank == theirs.rank
-            and all(
-                a == b
-                for a, b in zip(ours.shape, theirs.shape, strict=True)
-                if isinstance(a, int) and isinstance(b, int)
-            )
-        )
+        sizes = zip(ours.shape, theirs.shape, strict=False)
+        same = all(a == b for a, b in sizes if isinstance(a, int) and isinstance(b, int))
+        return ours.dtype is theirs.dtype and ours.rank == theirs.rank and same
 
     def _folded(self, value: Value) -> Value:
         """A small tensor of known numbers as a constant."""

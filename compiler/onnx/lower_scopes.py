@@ -227,14 +227,14 @@ class _ScopeLowering(Tensors):
             return self.chain(_JOINED[part.kind], [self.go(term, own) for term in taken], own)
         if part.kind == "sum" and not part.where and (found := self.contraction(part, sizes, own)):
             return found
-        inner = DType.I32 if part.kind in ("any", "all") else own
+        logic = part.kind in ("any", "all")
+        inner = DType.I32 if logic else own
         kind = {"any": "max", "all": "min"}.get(part.kind, part.kind)
         outer = len(self.iters)
         self.iters += part.iters
         self.extents.update(zip(part.iters, sizes, strict=True))
         try:
-            body = self.go(part.body, DType.BOOL if part.kind in ("any", "all") else own)
-            body = self.cast(body, inner)
+            body = self.cast(self.go(part.body, DType.BOOL if logic else own), inner)
             if part.where:
                 body = self.chosen(
                     self.go(part.where, DType.BOOL), body, self.number(_neutral(kind, inner), inner), inner
@@ -246,7 +246,7 @@ class _ScopeLowering(Tensors):
             del self.iters[outer:]
         axes = list(range(outer, outer + len(sizes)))
         found = self.along(_REDUCE[kind], body, axes, inner, body.type.shape[:outer], keepdims=0)
-        return self.cast(found, DType.BOOL) if part.kind in ("any", "all") else found
+        return self.cast(found, DType.BOOL) if logic else found
 
     def apart(self, part: Reduce, sizes: Sequence[Any]) -> list[Scalar] | None:
         """The terms of a reduction over a small window: at each of its positions a read is a slice, and would be gathered else."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -82,7 +83,8 @@ class WritePlan:
     _kept: dict[str, Node] = field(default_factory=dict)
     _origin_specs: dict[Origin, Spec] = field(default_factory=dict)
     _word_for_word: set[Spec] = field(default_factory=set)
-    _call_specs: dict[Node, tuple[Spec, ...] | None] = field(default_factory=dict)
+    #: the nodes of each, its own the last; none where it is written as what defines it
+    _specs: dict[Node, tuple[Spec, ...]] = field(default_factory=dict)
     _extra: dict[Value, Spec] = field(default_factory=dict)
     #: values that are written as others: those of operators without a node of their own, as what defines them
     aliases: dict[Value, Value] = field(default_factory=dict)
@@ -90,7 +92,6 @@ class WritePlan:
     _unsaid: set[Node] | None = None
     #: nodes that say what an operator without one node of its own means, and a result of that
     inside: dict[Node, Value] = field(default_factory=dict)
-    _alike: dict[Key, tuple[Origin, Call]] | None = None
 
     def __post_init__(self, outputs: Sequence[Value]) -> None:
         self.users = Counter(outputs)
@@ -139,32 +140,24 @@ class WritePlan:
         return frozenset(found)
 
     def _order(self, outputs: Sequence[Value]) -> list[Spec]:
-        out: list[Spec] = []
-        done: set[Spec] = set()
-        opened: dict[Spec, None] = {}
-        stack: list[tuple[Value | Spec, int]] = [(value, -1) for value in reversed(outputs)]
-        while stack:
-            item, at = stack.pop()
-            if isinstance(item, Value):
-                spec = self.producer(item)
-                if not spec or spec in done:
-                    continue
-                if spec in opened:
+        done: dict[Spec, None] = {}
+        # what is on the path, with the values that are left of what it reads
+        opened: dict[Spec | None, Iterator[Value]] = {None: iter(outputs)}
+        while opened:
+            reader, reads = opened.popitem()
+            value = next(reads, None)
+            if value is not None:
+                opened[reader] = reads
+                spec = self.producer(value)
+                if spec and spec in opened:
                     raise Cycle(self._breakable(opened, spec))
-                opened[spec] = None
-                stack.append((spec, 0))
-                continue
-            reads = item.reads
-            if at < len(reads):
-                stack.append((item, at + 1))
-                stack.append((reads[at], -1))
-            else:
-                del opened[item]
-                done.add(item)
-                out.append(item)
-        return out
+                if spec and spec not in done:
+                    opened[spec] = iter(spec.reads)
+            elif reader:
+                done[reader] = None
+        return list(done)
 
-    def _breakable(self, opened: Mapping[Spec, None], spec: Spec) -> Origin:
+    def _breakable(self, opened: Iterable[Spec | None], spec: Spec) -> Origin:
         on_path = list(opened)[list(opened).index(spec) :]
         for origin, made in self._origin_specs.items():
             if made in on_path and origin not in self.banned:
@@ -239,51 +232,43 @@ class WritePlan:
         return self._origin_specs[origin]
 
     def _opaque(self, node: Opaque) -> Spec | None:
-        if node not in self._call_specs:
-            payload = node.payload
-            if isinstance(payload, OpaqueTensor):
-                self._call_specs[node] = None
-            else:
-                count = sum(slot is not None for slot in payload.slots)
-                inputs = tuple(None if slot is None else node.args[slot] for slot in payload.slots)
-                names = tuple(zip(payload.captured, node.args[count:], strict=True))
-                kept = payload.proto.output if payload.from_file else ("y",) * len(node.values)
-                outputs = tuple(value if name else None for value, name in zip(node.values, kept, strict=True))
-                self._call_specs[node] = (Spec(payload.proto, inputs, outputs, names),)
-        found = self._call_specs[node]
-        return found[0] if found else None
+        payload = node.payload
+        if isinstance(payload, OpaqueTensor):
+            return None
+        if node not in self._specs:
+            count = sum(slot is not None for slot in payload.slots)
+            inputs = tuple(None if slot is None else node.args[slot] for slot in payload.slots)
+            names = tuple(zip(payload.captured, node.args[count:], strict=True))
+            kept = payload.proto.output if payload.from_file else ("y",) * len(node.values)
+            outputs = tuple(value if name else None for value, name in zip(node.values, kept, strict=True))
+            self._specs[node] = (Spec(payload.proto, inputs, outputs, names),)
+        return self._specs[node][0]
 
     def _kernel(self, node: Kernel) -> Spec:
         """A node of a domain of its own, whose function says what it means."""
-        if node not in self._call_specs:
+        if node not in self._specs:
             function = self._write.function(self.rules, node.group, self.opset, self.where)
             self.functions[function.name] = function
-            self._call_specs[node] = (Spec(NodeProto(op_type=function.name, domain=DOMAIN), node.args, node.values),)
-        found = self._call_specs[node]
-        assert found is not None
-        return found[0]
+            self._specs[node] = (Spec(NodeProto(op_type=function.name, domain=DOMAIN), node.args, node.values),)
+        return self._specs[node][0]
 
     def _call(self, node: Call, value: Value) -> Spec | None:
-        if node not in self._call_specs:
+        if node not in self._specs:
             joined = fuse_node(self.rules, node, self.opset, self.users, self._elements)
             written = (joined,) if joined else self._own(node)
-            if written is None:
-                # an import-only clause whose right side is this one application, or a node of the file that is alike
+            if not written:
+                # an import-only clause whose right side is this one application
                 found = fuse_node(self.rules, node, self.opset, self.users, self._elements, single=True)
-                other = found or self._as_in_file(node)
-                written = (other,) if other else None
-            self._call_specs[node] = written
-            if written is not None:
-                for spec in written[:-1]:
-                    for output in spec.gives:
-                        self._extra[output] = spec
-                        self.inside.setdefault(output.node, node.values[0])
-            elif self._unsaid is None:
-                self._inline(node)
-            else:
-                self._call_specs[node] = self._collected(node, self._unsaid)
-        specs = self._call_specs[node]
-        return self.producer(self.aliases[value]) if specs is None else specs[-1]
+                written = (found,) if found else ()
+            self._specs[node] = written
+            for spec in written[:-1]:
+                for output in spec.gives:
+                    self._extra[output] = spec
+                    self.inside.setdefault(output.node, node.values[0])
+            if not written:
+                self._specs[node] = self._defined(node)
+        specs = self._specs[node]
+        return specs[-1] if specs else self.producer(self.aliases[value])
 
     def _elements(self, value: Value) -> Any:
         if isinstance(value.node, Constant):
@@ -292,28 +277,27 @@ class WritePlan:
 
     def _own(self, node: Call) -> tuple[Spec, ...] | None:
         """A node of the file that is alike, which keeps its names and needs no sizes that are unknown, or nodes through a clause."""
-        alike = self._as_in_file(node)
-        if alike:
-            return (alike,)
+        if alike := self._alike.get(alike_key(node)):
+            return (written_alike(alike, node),)
         outer = self.inside.get(node)
         symbols = self.symbols.at(outer.node if outer else node)
         return write_call(self.rules, node, self.opset, symbols)
 
-    def _as_in_file(self, node: Call) -> Spec | None:
-        if self._alike is None:
-            self._alike = alike_origins(self.origins)
-        found = self._alike.get(alike_key(node))
-        return None if found is None else written_alike(found, node)
+    @cached_property
+    def _alike(self) -> dict[Key, tuple[Origin, Call]]:
+        return alike_origins(self.origins)
 
-    def _collected(self, node: Call, unsaid: set[Node]) -> tuple[Spec, ...] | None:
-        """Nothing where the operator's definition is written, else a stand-in that reads what the call reads."""
+    def _defined(self, node: Call) -> tuple[Spec, ...]:
+        """Nothing where the operator's definition is written; where unsaid calls are collected, a stand-in that reads the same."""
         try:
             self._inline(node)
         except DslcError:
+            if self._unsaid is None:
+                raise
             outer = self.inside.get(node)
-            unsaid.add(outer.node if outer else node)
+            self._unsaid.add(outer.node if outer else node)
             return (Spec(NodeProto(), node.args, node.values),)
-        return None
+        return ()
 
     def _lowered(self, node: ScopeNode) -> Value:
         """An expression in plain nodes, after those that it reads: it may read what these are made of."""

@@ -76,7 +76,9 @@ def _with_plan(model: ModelProto, task: Task, run: RunState) -> ModelProto:
         return model
     run.clock.enter("planning")
     planned, notes = with_plan(model, task, run)
-    run.notes += notes
+    # a note with a code is a warning
+    run.warn(*(one for one in notes if one.startswith("W0")))
+    run.notes += [one for one in notes if not one.startswith("W0")]
     return planned
 
 
