@@ -13,14 +13,14 @@ from tests.unit.test_numbers_of_modules import modules
 #: code tokens by package, without docstrings, comments and blank lines. A package that grows takes its tokens from others' rows
 #: in the same commit; what is saved is banked here.
 TOKENS = {
-    "analysis": 14_567, "api": 16_217, "catalogue": 1_642, "checking": 13_290, "cli": 20_019, "codegen": 72_656,
-    "cost": 36_209, "cuda": 37_996, "derivation": 49_805, "diagnostics": 2_128, "dslc": 10_855, "egraph": 21_984,
-    "foreign": 30_316, "fuse": 24_782, "generate": 50_217, "inspection": 10_211, "interpret": 40_300, "ir": 24_713,
-    "lsp": 16_382, "match": 36_613, "mutate": 28_128, "onnx": 61_681, "processes": 3_376, "prove": 120_682,
-    "reporting": 8_061, "search": 86_729, "semantics": 66_808, "syntax": 23_448,
+    "analysis": 14_503, "api": 16_537, "catalogue": 1_640, "checking": 13_283, "cli": 20_361, "codegen": 72_088,
+    "cost": 33_861, "cuda": 37_492, "derivation": 48_708, "diagnostics": 2_152, "dslc": 11_228, "egraph": 21_689,
+    "foreign": 30_044, "fuse": 24_055, "generate": 49_878, "inspection": 11_665, "interpret": 39_855, "ir": 25_609,
+    "lsp": 17_746, "match": 38_052, "mutate": 27_909, "onnx": 60_843, "processes": 3_376, "prove": 119_574,
+    "reporting": 8_836, "search": 86_965, "semantics": 66_901, "syntax": 23_495,
 }  # fmt: skip
 #: tokens of all packages: may fall, never rise
-SUM = 929_815
+SUM = 928_345
 #: what counts for nothing: layout and comments
 LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING,
