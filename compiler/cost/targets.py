@@ -39,11 +39,13 @@ class ModelPlan:
         seconds: computed seconds of one run.
         told: lines of a report.
         text: all of it, for the model's metadata; empty where whoever runs the model needs none.
+        warnings: lines about what it does without, as about templates that are not trusted.
     """
 
     seconds: float
     told: tuple[str, ...]
     text: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class OwnKernels(Enum):

@@ -81,7 +81,7 @@ class Cuda(Target):
         found = plan_model(rules, source, imported, self.device, sizes, feeds, able, own.groups)
         said = (note for program in found.tried for note in own.said.get(program, ()))
         notes = dict.fromkeys([*own.notes, *said])
-        return ModelPlan(found.plan.seconds, (*_told(found.plan), *notes), text_of(found.plan))
+        return ModelPlan(found.plan.seconds, tuple(_told(found.plan)), text_of(found.plan), tuple(notes))
 
 
 def _pointwise(rules: Rules, node: Node) -> bool:

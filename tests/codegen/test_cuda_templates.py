@@ -310,10 +310,10 @@ def test_the_command_line_uses_a_trusted_template(
     options += ["--cache", str(tmp_path / "cache"), "--trust", "wrong", "--trust", "mine"]
     for rules in (path, wrong, theirs):
         options += ["--rules", str(rules)]
-    assert cli(["optimize", str(tmp_path / "m.onnx"), *options, "-o", str(tmp_path / "a.onnx")]) == 0
-    said = capsys.readouterr().out
-    assert "W0015: the template of wrong.own is left out: its kernel gives other numbers" in said
-    assert "W0014: the templates of `theirs` are not used" in said
+    assert cli(["optimize", str(tmp_path / "m.onnx"), *options, "-v", "-o", str(tmp_path / "a.onnx")]) == 0
+    said, warned = capsys.readouterr()
+    assert "W0015: the template of wrong.own is left out: its kernel gives other numbers" in warned
+    assert "W0014: the templates of `theirs` are not used" in warned
     assert "kernel: relu, by the template of mine.own" in said and said.count("by the template of") == 1
     _ran_with(path, tmp_path / "a.onnx")
     assert cli(["build", str(tmp_path / "a.onnx"), "--on", "cuda"]) == 0

@@ -110,7 +110,7 @@ def test_the_example_of_the_documentation_runs(
         "--steps",
         "0",
     ]
-    assert cli(["optimize", str(model), *options, "--trust", "running", "--budget", "60s", "-o", str(fast)]) == 0
+    assert cli(["optimize", str(model), *options, "--trust", "running", "--budget", "60s", "-v", "-o", str(fast)]) == 0
     assert "cumsum, by the template of running.running" in capsys.readouterr().out
     x = np.random.default_rng(0).standard_normal((37, 256)).astype(np.float32)
     for session in (dslc.session(fast), dslc.session(fast, build=False), dslc.session(model)):
@@ -263,5 +263,5 @@ def test_trust_names_a_library(cache: Path, capsys: pytest.CaptureFixture[str]) 
         ),
         model,
     )
-    assert cli(["optimize", str(model), "--trust", "nobody", "--dry-run", "--budget", "0"]) == 1
+    assert cli(["optimize", str(model), "--trust", "nobody", "--dry-run", "--budget", "0"]) == 2
     assert "E0909" in capsys.readouterr().err

@@ -66,20 +66,8 @@ def write(finished: Finished, run: RunState) -> Optimized:
     report = replace(report, kept_original=True, ratio=1.0, after=report.before)
     if verdicts:
         report = replace(report, after_ms=report.before_ms, ratio_low=1.0, ratio_high=1.0, max_rel_error=0.0)
-    model = _with_plan(_portable(task, task.model), task, run)
+    model = with_plan(_portable(task, task.model), task, run)
     return Optimized(model, _complete(task, replace(report, details=detailed(task, run, report, model)), run))
-
-
-def _with_plan(model: ModelProto, task: Task, run: RunState) -> ModelProto:
-    """A model with its plan, where the target has one; what is said of it goes into the notes."""
-    if task.target.measured:
-        return model
-    run.clock.enter("planning")
-    planned, notes = with_plan(model, task, run)
-    # a note with a code is a warning
-    run.warn(*(one for one in notes if one.startswith("W0")))
-    run.notes += [one for one in notes if not one.startswith("W0")]
-    return planned
 
 
 def canonical(task: Task, run: RunState) -> Optimized:
@@ -96,7 +84,7 @@ def canonical(task: Task, run: RunState) -> Optimized:
         return write(Finished(task, None, Ending.REFUSED), run)
     ending = Ending.CANONICAL
     report = replace(_begun(task), kept_original=False, ending=ending.name.lower(), reason=ending, after=size_of(model))
-    model = _with_plan(model, task, run)
+    model = with_plan(model, task, run)
     return Optimized(model, _complete(task, report, run))
 
 
@@ -146,7 +134,7 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
     if model.ir_version != task.model.ir_version:
         run.note(f"the IR version was raised from {task.model.ir_version} to {model.ir_version}")
     note(model, values)
-    model = _with_plan(model, task, run)
+    model = with_plan(model, task, run)
     report = replace(
         report, details=detailed(task, run, report, model, contender), generators=_generators(run, contender)
     )

@@ -75,8 +75,11 @@ def _sizes(feeds: Mapping[str, object], graph: Graph, task: Task) -> dict[str, i
     return found
 
 
-def with_plan(model: ModelProto, task: Task, run: RunState) -> tuple[ModelProto, list[str]]:
-    """A model with the plan of its graph as it will be read again, and what there is to say about it."""
+def with_plan(model: ModelProto, task: Task, run: RunState) -> ModelProto:
+    """A model with the plan of its graph as it will be read again, where the target has one; notes say what is in it."""
+    if task.target.measured:
+        return model
+    run.clock.enter("planning")
     out = ModelProto()
     out.CopyFrom(model)
     try:
@@ -85,11 +88,13 @@ def with_plan(model: ModelProto, task: Task, run: RunState) -> tuple[ModelProto,
         feeds = inputs.feeds[0]
         imported = import_model(out, task.rules) if model is not task.model else task.imported
         found = task.target.plan(task.rules, out, imported, _sizes(feeds, imported.graph, task), feeds)
-    except NoPlan as problem:
-        return model, [f"no plan for {task.target.where}: {problem}"]
-    except DslcError as problem:
-        return model, [f"no plan for {task.target.where}: {problem.diagnostics[0].message}"]
+    except (NoPlan, DslcError) as problem:
+        why = problem.diagnostics[0].message if isinstance(problem, DslcError) else problem
+        run.warn(f"no plan for {task.target.where}: {why}")
+        return model
+    run.warn(*found.warnings)
+    run.notes += [*found.told, task.target.basis]
     if not found.text:
-        return model, [*found.told, task.target.basis]
+        return model
     set_metadata(out, PLAN, found.text)
-    return out, [*found.told, task.target.basis]
+    return out
