@@ -323,7 +323,8 @@ class Rounds:
         first, own = (self.samples.get(k) or [self.first.get(k, inf)] for k in (0, model))
         ratio = Interval(1.0, 1.0, 1.0) if model == 0 else self.interval(model)
         count = sum(model in one for rounds in self.generations for one in rounds)
-        return Timing(median(first) / ratio.ratio, min(own), count, ratio, self.pairs(model) if model else ())
+        typical = median(first) / ratio.ratio if self.known(model) else median(own)
+        return Timing(typical, min(own), count, ratio, self.pairs(model) if model else ())
 
 
 def _first(times: Mapping[int, float], model: int, base: int) -> bool:

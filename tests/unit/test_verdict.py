@@ -103,6 +103,13 @@ def test_the_ratio_is_that_of_the_times_beside_it(rounds: list[tuple[float, floa
     assert first.typical / second.typical == pytest.approx(second.ratio.ratio)
 
 
+def test_a_model_that_never_ran_has_no_time() -> None:
+    found = Rounds()
+    found.begin()
+    found.add({0: [1e-3]})
+    assert found.timing(0).typical == 1e-3 and found.timing(1).typical == math.inf
+
+
 def test_by_default_a_run_prints_the_table_and_three_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = [onnx.helper.make_node("Neg", [a], [b]) for a, b in ("xs", "st", "ty")]
     ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", 4]) for name in "xy"]
