@@ -40,7 +40,7 @@ def test_what_a_function_hides_is_optimized() -> None:
     once = function("Once", [helper.make_node("Relu", ["a"], ["b"])])
     own = [once, function("Twice", [call("Once", "a", "t"), call("Once", "t", "b")])]
     given = model([call("Twice", "x", "t"), helper.make_node("Relu", ["t"], ["y"])], own)
-    found = dslc.optimize(given, budget=60, steps=30, timing=False, threads=1, on="ort_cpu", only="std.relu_of_relu")
+    found = dslc.optimize(given, budget=60, steps=30, on="cpu_sheet", only="std.relu_of_relu")
     assert [node.op_type for node in found.model.graph.node] == ["Relu"]
     assert not found.model.functions
     x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
