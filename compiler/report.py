@@ -100,6 +100,10 @@ class Sizes:
     high: float
     pairs: tuple[PairMs, ...] = ()
 
+    @property
+    def names(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.bind.items())
+
 
 @record
 class PhaseSpan:
@@ -179,7 +183,7 @@ class Report:
     original was kept). `predicted_ratio` is what the sums of costs promised, as in `story`; `without_library` what the written
     model does without its kernels (None: it has none, or nothing was timed). `ending` is a `dslc.search.runs.endings.Ending` by
     name, and `reason` its sentence. `busy` is the load of the machine as the run began, where it was high, `timed_at` the time of an
-    earlier run whose measurements stand here, and `finite` is true where NaN, infinities and overflows may differ. `warnings` say
+    earlier run whose measurements stand here, and `finite_only` is true where NaN, infinities and overflows may differ. `warnings` say
     where less was done than was asked for, or on other terms, and `notes` all else.
     `steps_done` repeats the search with `--steps`. `phases` are seconds, `cut` the phases that the budget ended early,
     `moments` seconds until something was there for the first time, `processor` seconds of processor time in all of `seconds`.
@@ -223,7 +227,7 @@ class Report:
     busy: str = ""
     timed_at: str = ""
     warnings: tuple[str, ...] = ()
-    finite: bool = False
+    finite_only: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -263,11 +267,11 @@ class Report:
     def terms(self) -> str:
         """The line on what the verdict depends on: machine, sizes, library of kernels, and the time of measurements that are older."""
         said = [self.target]
-        if self.sizes and (bind := self.sizes[0].bind):
-            said.append(f"at {_sizes(bind)}")
+        if self.sizes and self.sizes[0].bind:
+            said.append(f"at {self.sizes[0].names}")
         if self.without_library:
             said.append(f"with its library of kernels, without it {self.without_library}")
-        if self.finite:
+        if self.finite_only:
             said.append("NaN, infinities and overflows may differ (not with --strict-floats)")
         if self.timed_at:
             said.append(f"timed in an earlier run ({self.timed_at})")
@@ -301,10 +305,6 @@ def faster(ratio: float, low: float | None) -> str:
     # an end is never rounded up; JSON has no infinity, so that one that was read back may be unknown
     least = f" (at least {math.floor(low * 100) / 100:.2f}x)" if low and math.isfinite(low) else ""
     return f"{ratio:.3g}x {'faster' if ratio >= 1.005 else 'as fast'}{least}"
-
-
-def _sizes(bind: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in bind.items())
 
 
 def read(text: str) -> Report:

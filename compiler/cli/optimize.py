@@ -234,13 +234,12 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
         print_table(columns, rows, on=console)
     if len(report.sizes) > 1:
         for size in report.sizes:
-            names = ", ".join(f"{name}={value}" for name, value in size.bind.items())
             times = f"{size.before_ms:.3g} ms -> {size.after_ms:.3g} ms"
-            console.print(f"at {names}: {times}, {faster(size.ratio, size.low)}")
+            console.print(f"at {size.names}: {times}, {faster(size.ratio, size.low)}")
     if verbose:
         show_details(report, console)
-    console.print(report.summary())
-    console.print(report.terms())
+    console.print(in_line(report.summary()))
+    console.print(in_line(report.terms()))
     more = f" ({len(report.notes)} notes: -v)" if report.notes and not verbose else ""
     if target:
         console.print(f"written: {target}{', which is the original' * report.kept_original}{more}")

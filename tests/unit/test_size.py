@@ -13,14 +13,14 @@ from tests.unit.test_numbers_of_modules import modules
 #: code tokens by package, without docstrings, comments and blank lines. A package that grows takes its tokens from others' rows
 #: in the same commit; what is saved is banked here.
 TOKENS = {
-    "analysis": 14_503, "api": 16_537, "catalogue": 1_640, "checking": 13_283, "cli": 20_361, "codegen": 72_088,
-    "cost": 33_887, "cuda": 37_494, "derivation": 48_708, "diagnostics": 2_152, "dslc": 11_228, "egraph": 21_689,
+    "analysis": 14_503, "api": 16_537, "catalogue": 1_640, "checking": 13_283, "cli": 20_347, "codegen": 72_088,
+    "cost": 33_887, "cuda": 37_494, "derivation": 48_708, "diagnostics": 2_152, "dslc": 11_221, "egraph": 21_689,
     "foreign": 30_044, "fuse": 24_055, "generate": 49_878, "inspection": 11_665, "interpret": 39_855, "ir": 25_609,
     "lsp": 17_746, "match": 38_052, "mutate": 27_909, "onnx": 60_843, "processes": 3_376, "prove": 119_574,
     "reporting": 8_836, "search": 86_899, "semantics": 66_901, "syntax": 23_495,
 }  # fmt: skip
 #: tokens of all packages: may fall, never rise
-SUM = 928_307
+SUM = 928_286
 #: what counts for nothing: layout and comments
 LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING,

@@ -69,7 +69,7 @@ def test_the_second_line_is_what_it_depends_on() -> None:
     assert report(**TIMED).terms() == "a machine, 2 threads"
     at = (Sizes({"N": 4, "x.0": 2}, 1.0, 0.5, 2.0, 1.5, 3.0),)
     found = report(
-        sizes=at, without_library=Without(0.9, 1.1, 0.95, 1.3), timed_at="2026-11-27 08:12", finite=True, **TIMED
+        sizes=at, without_library=Without(0.9, 1.1, 0.95, 1.3), timed_at="2026-11-27 08:12", finite_only=True, **TIMED
     )
     assert found.terms().split("; ") == [
         "a machine, 2 threads",

@@ -119,7 +119,7 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
     run.notes += [line for step in contender.candidate.path() for line in run.kernels.get(step, ())]
     if loose := nonfinite(steps, task.rules):
         run.note(f"by {', '.join(loose)} {NUMERICS[NONFINITE]}; `--strict-floats` does without")
-        report = replace(report, finite=True)
+        report = replace(report, finite_only=True)
     run.clock.enter("writing")
     values = {"dslc.target": str(task.machine), "dslc.rules": ", ".join(step.rule for step in steps)}
     if verdicts:
